@@ -1,0 +1,111 @@
+"""The command line: one file a command, loaded when it is used; the only place that prints."""
+
+from __future__ import annotations
+
+import importlib
+import signal
+import sys
+from collections.abc import Sequence
+from types import FrameType
+from typing import NoReturn
+
+import click
+
+from harness import __version__
+from harness.errors import ExitCode, HarnessError
+
+#: Command name to (module, one-line help); the module is imported only when it is run.
+_COMMANDS = {
+    "ab": ("harness.cli.ab", "Run cases in two arms and print the flip table."),
+    "diff": ("harness.cli.diff", "Compare two JUnit files of any runner."),
+    "table": (
+        "harness.cli.table",
+        "Derive one table from evidence folders, also of several hosts.",
+    ),
+    "image": ("harness.cli.image", "Build and list pinned environments."),
+    "doctor": ("harness.cli.doctor", "Say what can run on this machine, and the remedy where not."),
+    "completion": ("harness.cli.completion", "Print the completion script of a shell."),
+}
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported on use, so that ``harness --help`` starts fast."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names in the order of importance."""
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import the command's module."""
+        if cmd_name not in _COMMANDS:
+            return None
+        command = getattr(importlib.import_module(_COMMANDS[cmd_name][0]), cmd_name)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in _COMMANDS.items()])
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="harness")
+def cli() -> None:
+    """Check "fails before my patch, passes after, on this hardware".
+
+    Both arms run in the same image with the same test files; only the patch differs.
+    Every cell of the table can be derived again from the evidence folder.
+
+    \b
+    Examples:
+      harness ab                              every case that fits its default image
+      harness ab vllm-53163 --engine local    one case, without Docker
+      harness ab --image vllm/vllm-openai:v0.27.0
+      harness diff before.xml after.xml
+      harness doctor
+
+    Exit codes: 0 every claim confirmed, 1 a claim not confirmed or a regression,
+    2 bad input, 3 infrastructure or inconclusive, 4 a bug in harness, 130 interrupted.
+    """
+
+
+def main(argv: Sequence[str] | None = None) -> NoReturn:
+    """Run the command line and exit with a code of ``ExitCode``."""
+    signal.signal(signal.SIGTERM, _terminate)
+    sys.exit(_run(list(sys.argv[1:] if argv is None else argv)))
+
+
+def _run(argv: list[str]) -> int:
+    try:
+        result = cli.main(args=argv, prog_name="harness", standalone_mode=False)
+        return int(result or 0)
+    except click.exceptions.Exit as stop:
+        return stop.exit_code
+    except click.ClickException as error:
+        error.show()
+        return ExitCode.BAD_INPUT
+    except HarnessError as error:
+        _complain(str(error))
+        return error.exit_code
+    except (KeyboardInterrupt, click.Abort):
+        _complain("interrupted; everything that was started is removed, evidence so far is kept")
+        return ExitCode.INTERRUPTED
+    except BrokenPipeError:
+        sys.stderr.close()  # the reader went away (| head): nobody is left to tell
+        return ExitCode.CONFIRMED
+    except Exception:
+        import traceback
+
+        traceback.print_exc()
+        _complain("this is a bug in harness: please report it with the lines above")
+        return ExitCode.BUG
+
+
+def _complain(text: str) -> None:
+    click.echo(f"harness: {text}", err=True)
+
+
+def _terminate(number: int, frame: FrameType | None) -> NoReturn:
+    """Treat SIGTERM like Ctrl-C, so that everything is cleaned up."""
+    raise KeyboardInterrupt

@@ -1,0 +1,272 @@
+"""The recipe of one arm, written once, for every engine.
+
+Probe, put the tests, stage the package and the patch, run pytest with the recorder, fetch
+the raw files, hash again. It gathers evidence and never judges it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TypeVar
+
+from harness.engines.base import Environment, ExecResult, Sandbox
+from harness.engines.toolkit import guest, toolkit
+from harness.errors import EngineError, HarnessError
+from harness.outcome import ArmStatus
+from harness.plan import FIXED_ENV, ArmPlan, sha256
+from harness.record import ArmRecord, Probe, Seal, Staging
+from harness.schema import parse_json
+
+MIB = 1 << 20
+LOG_LIMIT = 16 * MIB
+FILE_LIMIT = 256 * MIB
+ANSWER_LIMIT = 4 * MIB
+STEP_LIMIT = 300.0
+_PROGRESS = "::harness::"
+T = TypeVar("T")
+
+#: Called with raw evidence (file name, bytes), which must be safe on disk when it returns.
+Sink = Callable[[str, bytes], None]
+#: Called with (step, test) for the live display.
+OnEvent = Callable[[str, str], None]
+
+
+@dataclass(slots=True)
+class Log:
+    """The arm's output, capped: its beginning is kept and what was cut is counted."""
+
+    parts: list[bytes] = field(default_factory=list)
+    size: int = 0
+    cut: int = 0
+
+    def add(self, line: str) -> None:
+        """Keep a line while there is room."""
+        data = line.encode("utf-8", "replace") + b"\n"
+        if self.size + len(data) > LOG_LIMIT:
+            self.cut += len(data)
+            return
+        self.size += len(data)
+        self.parts.append(data)
+
+    def bytes(self) -> bytes:
+        """Everything that was kept, and how much was not."""
+        tail = f"[{self.cut} more bytes were cut]\n".encode() if self.cut else b""
+        return b"".join(self.parts) + tail
+
+
+class _Stop(Exception):
+    """Ends the recipe early with a status."""
+
+    def __init__(self, status: ArmStatus, reason: str, exit_code: int | None = None) -> None:
+        super().__init__(reason)
+        self.status, self.reason, self.exit_code = status, reason, exit_code
+
+
+@dataclass(slots=True)
+class ArmRun:
+    """One arm under way: what it has found so far."""
+
+    plan: ArmPlan
+    sandbox: Sandbox
+    environment: Environment
+    engine: str
+    sink: Sink
+    on_event: OnEvent
+    log: Log = field(default_factory=Log)
+    files: dict[str, str] = field(default_factory=dict)
+    probe: Probe | None = None
+    staging: Staging | None = None
+    seal: Seal | None = None
+    command: tuple[str, ...] = ()
+
+    def run(self) -> ArmRecord:
+        """Do all steps and return the record; raw files go to the sink as they are fetched.
+
+        Raises:
+            EngineError: the engine failed; what was fetched by then has gone to the sink.
+        """
+        started, clock = datetime.now(UTC), time.monotonic()
+        try:
+            status, reason, exit_code = self._steps()
+        except _Stop as stop:
+            status, reason, exit_code = stop.status, stop.reason, stop.exit_code
+        except BaseException:
+            self._rescue()
+            raise
+        self._keep("output.log", self.log.bytes())
+        return ArmRecord(
+            arm=self.plan.arm,
+            status=status,
+            reason=reason,
+            engine=self.engine,
+            image=self.environment.identity,
+            started=started.isoformat(timespec="seconds"),
+            duration=round(time.monotonic() - clock, 2),
+            command=self.command,
+            exit_code=exit_code,
+            environment_sha256=self._environment_digest(),
+            files=self.files,
+            probe=self.probe,
+            staging=self.staging,
+            seal=self.seal,
+        )
+
+    def _steps(self) -> tuple[ArmStatus, str, int | None]:
+        self._put()
+        self.on_event("probing", "")
+        self.probe = self._answer("probe.py", "probe.json", Probe)
+        if not self.probe.pytest:
+            self.sandbox.put({f"toolkit/{path}": data for path, data in toolkit().items()})
+        self.on_event("staging", "")
+        self._request(self.probe.package_path)
+        self.staging = self._answer("stage.py", "stage.json", Staging)
+        manifest = self._get("manifest.json", FILE_LIMIT) or b"{}"
+        if self.staging.state == "rejected":
+            raise _Stop(ArmStatus.PATCH_REJECTED, self.staging.message)
+        self._request(self.staging.package_path)
+        result = self._pytest()
+        self.on_event("sealing", "")
+        if not result.timed_out and not result.killed:
+            self.sandbox.put({"manifest.json": manifest, "guest/seal.py": guest()["seal.py"]})
+            self._put_guest()
+            self.seal = self._answer("seal.py", "seal.json", Seal, isolated=True)
+        return _ended(result, self.plan.time_limit)
+
+    def _put(self) -> None:
+        self._put_guest()
+        self.sandbox.put(self.plan.payload())
+        self._request("")
+
+    def _put_guest(self) -> None:
+        self.sandbox.put({f"guest/{name}": data for name, data in guest().items()})
+
+    def _request(self, package_path: str) -> None:
+        request = self.plan.request(
+            self.sandbox.root, disposable=self.sandbox.disposable, package_path=package_path
+        )
+        self.sandbox.put({"request.json": request})
+
+    def _pytest(self) -> ExecResult:
+        root = self.sandbox.root
+        self.on_event("testing", "")
+        argv = (self.sandbox.python, f"{root}/guest/run.py", f"{root}/request.json")
+        self.command = (
+            "pytest",
+            *(arg.replace(root, "$ARM") for arg in self.plan.pytest_args(root)),
+        )
+        try:
+            return self._exec(argv, self.plan.time_limit)
+        finally:
+            for name in ("journal.jsonl", "junit.xml"):
+                data = self._get(name, FILE_LIMIT)
+                if data is not None:
+                    self._keep(name, data)
+
+    def _exec(self, argv: tuple[str, ...], time_limit: float) -> ExecResult:
+        return self.sandbox.exec(
+            argv,
+            env=self._environment(),
+            cwd=f"{self.sandbox.root}/work",
+            time_limit=time_limit,
+            on_line=self._line,
+        )
+
+    def _environment(self) -> dict[str, str]:
+        root = self.sandbox.root
+        paths = [f"{root}/site", self.environment.variables.get("PYTHONPATH", "")]
+        return {
+            **FIXED_ENV,
+            **self.environment.variables,
+            **self.plan.files.case.env,
+            "PYTHONPATH": ":".join(path for path in paths if path),
+        }
+
+    def _environment_digest(self) -> str:
+        """Digest of the variables that the harness sets, by name and value."""
+        return sha256(json.dumps(sorted(self._environment().items())).encode())
+
+    def _line(self, line: str) -> None:
+        if line.startswith(_PROGRESS):
+            try:
+                event, node = json.loads(line[len(_PROGRESS) :])
+                self.on_event("testing" if event == "start" else "ran", str(node))
+            except (ValueError, TypeError):
+                self.log.add(line)
+            return
+        self.log.add(line)
+
+    def _answer(self, program: str, name: str, kind: type[T], *, isolated: bool = False) -> T:
+        """Run a guest program and read its answer, which is not trusted to be well-formed."""
+        root = self.sandbox.root
+        flags = ("-I", "-S") if isolated else ()
+        argv = (self.sandbox.python, *flags, f"{root}/guest/{program}")
+        result = self._exec((*argv, f"{root}/request.json", f"{root}/{name}"), STEP_LIMIT)
+        data = self._get(name, ANSWER_LIMIT)
+        problem = ""
+        if data is not None:
+            self._keep(name, data)
+            problem = _own_words(data)
+        if result.exit_code != 0 or data is None or problem:
+            last = self.log.bytes().decode("utf-8", "replace").strip().splitlines()[-1:]
+            how = f"exit code {result.exit_code}" if not result.timed_out else "time limit reached"
+            raise _Stop(
+                ArmStatus.ENGINE_FAILED, problem or f"{program} failed ({how}): {' '.join(last)}"
+            )
+        try:
+            return parse_json(data, kind, where=name)
+        except HarnessError as error:
+            raise _Stop(ArmStatus.ENGINE_FAILED, f"{program} gave a bad answer: {error}") from None
+
+    def _get(self, name: str, limit: int) -> bytes | None:
+        return self.sandbox.get(name, limit=limit)
+
+    def _keep(self, name: str, data: bytes) -> None:
+        self.sink(name, data)
+        self.files[name] = hashlib.sha256(data).hexdigest()
+
+    def _rescue(self) -> None:
+        """Keep what can still be had of an arm that is being given up."""
+        try:
+            self._keep("output.log", self.log.bytes())
+            for name in ("journal.jsonl", "junit.xml"):
+                if name not in self.files and (data := self._get(name, FILE_LIMIT)) is not None:
+                    self._keep(name, data)
+        except (EngineError, OSError):
+            pass  # the first error is the one to report
+
+
+def failed_record(plan: ArmPlan, environment: Environment, engine: str, reason: str) -> ArmRecord:
+    """The record of an arm that the engine could not bring to its end."""
+    return ArmRecord(
+        arm=plan.arm,
+        status=ArmStatus.ENGINE_FAILED,
+        reason=reason,
+        engine=engine,
+        image=environment.identity,
+        started=datetime.now(UTC).isoformat(timespec="seconds"),
+        duration=0.0,
+    )
+
+
+def _own_words(data: bytes) -> str:
+    """The ``error`` of a guest program's answer, if that is what it is."""
+    try:
+        answer = json.loads(data)
+    except ValueError:
+        return ""
+    return str(answer["error"]) if isinstance(answer, dict) and "error" in answer else ""
+
+
+def _ended(result: ExecResult, limit: float) -> tuple[ArmStatus, str, int | None]:
+    if result.timed_out:
+        return ArmStatus.TIMED_OUT, f"stopped at the time limit of {limit:g} s", None
+    if result.killed:
+        return ArmStatus.KILLED, result.killed, result.exit_code
+    if result.signal:
+        return ArmStatus.RAN, f"pytest ended by signal {result.signal}", -result.signal
+    return ArmStatus.RAN, "", result.exit_code

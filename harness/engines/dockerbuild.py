@@ -1,0 +1,317 @@
+"""Container images made from a Dockerfile and a lock, on any daemon and without its network.
+
+The Dockerfile has two arguments: ``BASE``, the image to begin with, and ``WARM``, the modules to
+import once. All that it installs is in the context, under ``wheels/``: nothing is mounted and the
+build has no network, so the daemon may be on another machine.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import socket
+import tarfile
+import tempfile
+import time
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from harness.engines.base import OnStep
+from harness.engines.commands import plain
+from harness.engines.packages import download_wheels
+from harness.engines.processes import is_alive, owner
+from harness.errors import BadInput, EngineError, ImageUnavailable
+from harness.image import Container, Image, Lock
+
+if TYPE_CHECKING:
+    from docker import DockerClient
+
+LABEL = "ab-harness.image"
+#: On every layer and container of a build, with whose build it is.
+BUILD_LABEL = "ab-harness.build"
+#: Seconds in which a daemon may still end a build after its connection ended.
+CLEANING = 20.0
+_MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
+_CHUNK = 1 << 20
+
+
+def tag(image_folder: Path, image: Image, base: str | None = None) -> str:
+    """The name that the image has on a daemon: it changes with everything it is made of.
+
+    Raises:
+        BadInput: the Dockerfile or the lock cannot be read.
+    """
+    return _recipe(image_folder, image, base).tag
+
+
+def find(client: DockerClient, image_folder: Path, image: Image, base: str | None = None) -> str:
+    """The ID of the built image on the daemon, or an empty string.
+
+    Raises:
+        BadInput: the Dockerfile or the lock cannot be read.
+        EngineError: the daemon does not answer.
+    """
+    import docker.errors
+
+    name = tag(image_folder, image, base)
+    with _faults(f"looking for {name}"):
+        try:
+            return str(client.images.get(name).id)
+        except docker.errors.ImageNotFound:
+            return ""
+
+
+def build(
+    client: DockerClient, image_folder: Path, image: Image, base: str | None, on_step: OnStep
+) -> str:
+    """Build the image and return its ID; on failure and on Ctrl-C nothing of it stays.
+
+    Raises:
+        BadInput: the Dockerfile or the lock cannot be read.
+        ImageUnavailable: the base is neither on the daemon nor to be pulled.
+        EngineError: a wheel cannot be had, or the build fails (with its last 20 lines).
+    """
+    recipe = _recipe(image_folder, image, base)
+    name = recipe.tag
+    with _faults(f"building {name}"):
+        base_id = _base(client, image.name, recipe.base, on_step)
+        machine = str(client.version().get("Arch", "amd64"))
+        with tempfile.TemporaryDirectory(prefix="harness-context-") as scratch:
+            context = Path(scratch)
+            mark = f"{socket.gethostname()}/{owner()}/{os.urandom(4).hex()}"
+            _write_context(context, recipe, mark, _MACHINES.get(machine, machine), on_step)
+            labels = {
+                LABEL: image.name,
+                "ab-harness.lock": hashlib.sha256(recipe.requirements).hexdigest(),
+                "ab-harness.base": base_id,
+                "ab-harness.recipe": recipe.digest,
+                BUILD_LABEL: "",  # the image, and the arms' containers, are no longer of a build
+            }
+            arguments = {"BASE": recipe.base, "WARM": " ".join(recipe.lock.warm)}
+            options = {"buildargs": json.dumps(arguments), "labels": json.dumps(labels)}
+            return _Build(client=client, name=name, mark=mark, on_step=on_step).run(
+                context, options
+            )
+
+
+def reap(client: DockerClient) -> list[str]:
+    """Remove the layers that dead builds of this machine left; return what was removed, in words.
+
+    Raises:
+        EngineError: the daemon does not answer.
+    """
+    removed = []
+    with _faults("looking for leftovers"):
+        listed = client.api.images(all=True, filters={"label": BUILD_LABEL})
+        marks = {str((image.get("Labels") or {}).get(BUILD_LABEL, "")) for image in listed}
+        for mark in sorted(filter(None, marks)):
+            host, _, rest = mark.partition("/")
+            if host == socket.gethostname() and not is_alive(rest.partition("/")[0]):
+                number = _remove_layers(client, mark, containers=False)
+                removed += [f"{number} layers of an unfinished image"] if number else []
+    return removed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Recipe:
+    """All that goes into an image."""
+
+    dockerfile: bytes
+    requirements: bytes
+    name: str
+    lock: Lock
+    base: str
+    digest: str
+
+    @property
+    def tag(self) -> str:
+        parts = re.findall(r"[a-z0-9]+(?:\.[a-z0-9]+)*", self.name.lower())
+        return f"harness/{'-'.join(parts) or 'image'}:{self.digest[:12]}"
+
+
+def _recipe(folder: Path, image: Image, base: str | None) -> _Recipe:
+    container, lock = image.container or Container(), image.lock
+    if not container.dockerfile or lock is None:
+        raise BadInput(f"image {image.name} is not built: it has no dockerfile, or no [lock]")
+    chosen = base or container.base
+    if not chosen:
+        raise BadInput(
+            f"image {image.name} has no base", "Give --base IMAGE, or container.base in image.toml."
+        )
+    read = {}
+    for name in (container.dockerfile, lock.requirements, "image.toml"):
+        try:
+            read[name] = (folder / name).read_bytes()
+        except OSError as error:
+            raise BadInput(f"{folder / name}: cannot be read: {error.strerror}") from error
+    parts = [hashlib.sha256(data).hexdigest() for data in read.values()]
+    return _Recipe(
+        dockerfile=read[container.dockerfile],
+        requirements=read[lock.requirements],
+        name=image.name,
+        lock=lock,
+        base=chosen,
+        digest=hashlib.sha256(json.dumps([*parts, chosen]).encode()).hexdigest(),
+    )
+
+
+def _base(client: DockerClient, name: str, base: str, on_step: OnStep) -> str:
+    """The ID of the base image, pulled where the daemon has not got it."""
+    import docker.errors
+
+    with contextlib.suppress(docker.errors.ImageNotFound):
+        return str(client.images.get(base).id)
+    on_step(f"pulling the base image {base}")
+    try:
+        return str(client.images.pull(base).id)
+    except docker.errors.APIError as error:
+        raise ImageUnavailable(
+            f"the base image {base} of {name} is not on the daemon and cannot be pulled: "
+            f"{plain(error.explanation or str(error))}",
+            f"Name one that is there: harness image build {name} --base IMAGE "
+            "(.ci/make-base makes one without a registry).",
+        ) from error
+
+
+def _write_context(folder: Path, recipe: _Recipe, mark: str, machine: str, on_step: OnStep) -> None:
+    marked = re.sub(
+        rb"(?im)^FROM\s.*$",
+        rb'\g<0>\nLABEL %b="%b"' % (BUILD_LABEL.encode(), mark.encode()),
+        recipe.dockerfile,
+    )
+    (folder / "Dockerfile").write_bytes(marked)
+    lock = folder / Path(recipe.lock.requirements)
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    lock.write_bytes(recipe.requirements)
+    began = time.monotonic()
+    backend = recipe.lock.torch_backend
+    download_wheels(lock, recipe.lock.python, folder / "wheels", backend, on_step, machine=machine)
+    on_step(f"wheels fetched in {time.monotonic() - began:.0f} s")
+
+
+def _tar(folder: Path) -> Iterator[bytes]:
+    """The folder as a tar, piece by piece: the wheels are never in memory or twice on the disk."""
+    for path in sorted(folder.rglob("*")):
+        if not path.is_file():
+            continue
+        info = tarfile.TarInfo(path.relative_to(folder).as_posix())
+        info.size, info.mode = path.stat().st_size, 0o644
+        yield info.tobuf(tarfile.PAX_FORMAT)
+        with path.open("rb") as file:
+            while data := file.read(_CHUNK):
+                yield data
+        yield bytes(-info.size % tarfile.BLOCKSIZE)
+    yield bytes(2 * tarfile.BLOCKSIZE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Build:
+    """One build on the daemon; all that it makes there carries its ``mark`` as a label."""
+
+    client: DockerClient
+    name: str
+    mark: str
+    on_step: OnStep
+
+    def run(self, context: Path, options: dict[str, str]) -> str:
+        """Build and return the image's ID.
+
+        The SDK's own ``build`` keeps the connection to itself; ending that is how a build is
+        ended, so its session is used as requests has it.
+        """
+        api, began = self.client.api, time.monotonic()
+        try:
+            with api.post(
+                f"{api.base_url}/v{api.api_version}/build",
+                params=options | {"t": self.name, "rm": "1", "forcerm": "1", "networkmode": "none"},
+                data=_tar(context),
+                headers={"Content-Type": "application/tar"},
+                stream=True,
+                timeout=None,
+            ) as response:
+                if response.status_code != 200:
+                    raise EngineError(f"{self.name}: {plain(response.text)}")
+                self._follow(response.iter_lines())
+            image_id = str(self.client.images.get(self.name).id)
+        except BaseException:
+            self._clean_up(time.monotonic() + CLEANING)
+            raise
+        _remove_layers(self.client, self.mark, containers=False)
+        self.on_step(f"image built in {time.monotonic() - began:.0f} s")
+        return image_id
+
+    def _follow(self, events: Iterator[bytes]) -> None:
+        """Hand on the build's lines; an event is any piece of its output, or the error."""
+        tail: deque[str] = deque(maxlen=20)
+        rest = ""
+        for event in map(json.loads, filter(None, events)):
+            error = str(event.get("error", ""))
+            *lines, rest = f"{rest}{event.get('stream', '')}".split("\n")
+            for line in (*lines, rest, *error.splitlines()) if error else lines:
+                if text := plain(line).strip():
+                    tail.append(text)
+                    self._tell(text)
+            if error:
+                words = "\n".join(f"  | {line}" for line in tail)
+                raise EngineError(
+                    f"building {self.name} failed:\n{words}",
+                    "Correct the Dockerfile, the lock or the base image (see the lines above).",
+                )
+
+    def _tell(self, text: str) -> None:
+        if not text.startswith(("--->", "Removing intermediate ", "+ ")):
+            self.on_step(text)
+
+    def _clean_up(self, deadline: float) -> None:
+        """Remove what this build made and no image needs; until ``deadline`` more may appear."""
+        quiet = 0
+        with contextlib.suppress(*_daemon_errors()):
+            while quiet < 4 and time.monotonic() < deadline:
+                found = _remove_layers(self.client, self.mark, containers=True)
+                quiet = 0 if found else quiet + 1
+                time.sleep(0.25)
+
+
+def _remove_layers(client: DockerClient, mark: str, *, containers: bool) -> int:
+    """Remove the unnamed images (and containers) of a build; return how many there were."""
+    import docker.errors
+
+    api, removed = client.api, 0
+    filters = {"label": f"{BUILD_LABEL}={mark}"}
+    for container in api.containers(all=True, filters=filters) if containers else ():
+        with contextlib.suppress(docker.errors.APIError):
+            api.remove_container(container["Id"], force=True, v=True)
+            removed += 1
+    while True:  # a layer can go when those on top of it are gone
+        before = removed
+        for layer in api.images(all=True, filters=filters):
+            if not {*(layer.get("RepoTags") or ())} - {"<none>:<none>"}:
+                with contextlib.suppress(docker.errors.APIError):
+                    api.remove_image(layer["Id"], noprune=True)
+                    removed += 1
+        if removed == before:
+            return removed
+
+
+def _daemon_errors() -> tuple[type[Exception], ...]:
+    import docker.errors
+    import requests
+
+    return docker.errors.DockerException, requests.RequestException
+
+
+@contextlib.contextmanager
+def _faults(what: str) -> Iterator[None]:
+    try:
+        yield
+    except _daemon_errors() as error:
+        raise EngineError(
+            f"{what}: the Docker daemon failed: {plain(str(error))}",
+            "Look at the daemon (docker info) and its disk (docker system df), then try again.",
+        ) from error

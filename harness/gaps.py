@@ -1,0 +1,153 @@
+"""What was not measured, said by the tool without being asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from harness.case import Case, Role, Signature, family
+from harness.outcome import Arm, ArmStatus, Outcome
+from harness.record import ArmEvidence
+from harness.verdict import Row
+
+_FAMILY_NAMES = {"cpu": "CPU", "cuda": "CUDA", "xpu": "XPU", "rocm": "ROCm"}
+_NAMED = 5
+
+
+def find(rows: Sequence[Row]) -> tuple[str, ...]:
+    """List what the rows do not show, case by case, each item once.
+
+    Items name the case only where the rows are of several. Texts of tests and engines
+    stand in them as they are: whoever prints an item escapes it.
+    """
+    by_case: dict[str, list[Row]] = {}
+    for row in rows:
+        by_case.setdefault(row.case.id, []).append(row)
+    found = []
+    for case_id, own in by_case.items():
+        prefix = f"{case_id}: " if len(by_case) > 1 else ""
+        found += [prefix + item for item in _of_case(own)]
+    return tuple(dict.fromkeys(found))
+
+
+def _of_case(rows: list[Row]) -> Iterator[str]:
+    case = rows[0].case
+    yield from _platforms(case, rows)
+    for row in rows:
+        yield from _unmeasured(row)
+    yield from _skipped_everywhere(case, rows)
+    yield from _deselected(rows)
+    yield from _other_tests(case, rows)
+    yield from _loose_signatures(case)
+    yield from _patch(rows)
+    yield from _engines(rows)
+    if any(not row.refused for row in rows):
+        yield "one run an arm: says nothing about flakiness"
+    yield from case.owed
+
+
+def _platforms(case: Case, rows: list[Row]) -> Iterator[str]:
+    measured = {family(row.platform) for row in rows if not row.refused}
+    lacking = [_FAMILY_NAMES[name] for name in case.platforms if name not in measured]
+    if lacking:
+        yield f"no {', '.join(lacking)} row"
+
+
+def _unmeasured(row: Row) -> Iterator[str]:
+    target = row.evidence.target
+    where = f"{target.image} with engine {target.engine} ({row.platform})"
+    if row.refused:
+        yield f"row refused: {where}: {'; '.join(row.refused)}"
+    for name, arm in _arms(row):
+        if arm.record.status is ArmStatus.TIMED_OUT:
+            yield f"{name} arm timed out: {where}: {arm.record.reason}"
+    if not row.run.finished:
+        yield f"the run {row.run.run_id} was interrupted: its evidence ends early"
+
+
+def _skipped_everywhere(case: Case, rows: list[Row]) -> Iterator[str]:
+    for node in case.nodes:
+        measured = [
+            verdict
+            for row in rows
+            if not row.refused
+            for verdict in row.nodes
+            if verdict.node_id == node.id
+        ]
+        both = all(v.unpatched is v.patched is Outcome.SKIPPED for v in measured)
+        if measured and both:
+            reasons = dict.fromkeys(v.skip_reason or "no reason given" for v in measured)
+            yield f"skipped on every row: {node.id} ({'; '.join(reasons)})"
+
+
+def _deselected(rows: list[Row]) -> Iterator[str]:
+    ids = tuple(dict.fromkeys(node_id for row in rows for node_id in row.run.deselected))
+    if ids:
+        more = f" and {len(ids) - _NAMED} more" if len(ids) > _NAMED else ""
+        yield f"{_count(len(ids), 'node ID')} deselected with -k: {', '.join(ids[:_NAMED])}{more}"
+
+
+def _other_tests(case: Case, rows: list[Row]) -> Iterator[str]:
+    collected = {node_id for row in rows for _, arm in _arms(row) for node_id in arm.results.collected}
+    others = len(collected - {node.id for node in case.nodes})
+    if others:
+        verb = "was" if others == 1 else "were"
+        yield f"{_count(others, 'other test')} of the case's files {verb} not run"
+
+
+def _loose_signatures(case: Case) -> Iterator[str]:
+    """A declared failure that lacks a part also fits failures that nobody meant."""
+    used = {n.signature for n in case.nodes if Role.FLIP in (n.role, *n.role_on.values())}
+    for name, signature in case.signatures.items():
+        lacking = _lacking(signature)
+        if name in used and lacking:
+            parts = " and no ".join(lacking)
+            yield f"the declared failure {name} states no {parts}: other failures may fit it"
+
+
+def _lacking(signature: Signature) -> list[str]:
+    return [
+        part
+        for part, there in (
+            ("place", signature.at),
+            ("message", signature.message or signature.message_regex),
+        )
+        if not there
+    ]
+
+
+def _patch(rows: list[Row]) -> Iterator[str]:
+    stagings = [arm.record.staging for row in rows for _, arm in _arms(row) if arm.record.staging]
+    if any(staging.state == "empty" for staging in stagings):
+        yield "the patch has no hunks"
+    if all(_fixed_already(row) for row in rows):
+        yield "the image already has the fix; the unpatched arm was made by reversing it"
+
+
+def _engines(rows: list[Row]) -> Iterator[str]:
+    for row in rows:
+        target = row.evidence.target
+        if target.engine == "local":
+            note = target.engine_note.removeprefix("no isolation: ")
+            yield "the local engine isolates nothing" + (f": {note}" if note else "")
+
+
+def _fixed_already(row: Row) -> bool:
+    """Whether the image came with the fix, so that the unpatched arm was made by reversing it."""
+    return any(
+        arm.record.staging is not None and arm.record.staging.state == "already-applied"
+        for _, arm in _arms(row)
+    )
+
+
+def _arms(row: Row) -> Iterator[tuple[Arm, ArmEvidence]]:
+    """The arms of a row that left evidence, the unpatched one first."""
+    for name, arm in (
+        (Arm.UNPATCHED, row.evidence.unpatched),
+        (Arm.PATCHED, row.evidence.patched),
+    ):
+        if arm is not None:
+            yield name, arm
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"

@@ -1,0 +1,307 @@
+"""The elements of a JUnit file, as expat finds them, to a ``Document``."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+from xml.parsers import expat
+
+from harness.errors import JUnitError
+from harness.junit_claims import Suites
+from harness.junit_dialects import (
+    FLAKY,
+    NEUTRAL,
+    RAN,
+    RED,
+    RESULTS,
+    load_name,
+    outcome_of_attributes,
+    outcome_of_child,
+    stands_for_no_test,
+)
+from harness.junit_document import MAX_BODY, MAX_MESSAGE, Detail, Document, detail, doubts
+from harness.outcome import Outcome, worst
+
+#: The property under which the recorder writes the exact node ID.
+NODE_ID: Final = "harness_node_id"
+
+MAX_DEPTH: Final = 64
+MAX_KEY: Final = 16 << 10
+#: Characters of all messages and bodies of one file together.
+MAX_TEXT: Final = 64 << 20
+#: Characters of all keys that are made of suites' names: a short test could make a long one.
+MAX_PATHS: Final = 256 << 20
+_SHOWN: Final = 10
+_MAX_SHARED: Final = 1_000
+_ROOTS: Final = frozenset({"testsuites", "testsuite"})
+
+
+class Builder:
+    """Handlers that expat calls. A passing test costs ``start`` and ``end``; all else is aside.
+
+    Raises JUnitError out of the handlers, for what isn't JUnit and for what is over a limit.
+    """
+
+    __slots__ = (
+        *("cases", "outcomes", "_details", "_load_errors", "_modules", "_flaky", "_unknown"),
+        *("_parser", "_where", "_texts", "_tally", "_suites", "_depth", "_exact", "_dropped"),
+        *("_paths_left", "_text_left", "_shared"),
+        # the open test: its attributes, and what its children said
+        *("_case", "_node_id", "_told", "_result", "_message", "_type", "_no_test", "_tried"),
+        *("_implicit", "_parts", "_room", "_capturing"),
+    )
+
+    def __init__(self, parser: expat.XMLParserType, where: str, *, texts: bool) -> None:
+        """Set the handlers of ``parser``; ``where`` names the file in messages."""
+        self.cases = 0
+        self.outcomes: dict[str, Outcome] = {}
+        self._details: dict[str, Detail] = {}
+        self._load_errors: dict[str, Detail] = {}
+        self._modules: list[str] = []
+        self._flaky: list[str] = []
+        self._where, self._texts = where, texts
+        self._suites = Suites()
+        self._tally = self._suites.tally
+        self._depth = self._exact = self._dropped = 0
+        self._unknown: dict[str, int] = {}
+        self._text_left, self._paths_left = MAX_TEXT, MAX_PATHS
+        self._shared: dict[tuple[str, str], Detail] = {}
+        self._parts: list[str] = []
+        self._room = self._capturing = 0
+        self._forget()
+        self._parser = parser
+        parser.buffer_text = True
+        parser.StartElementHandler = self._root
+        parser.EndElementHandler = self._end
+
+    def _forget(self) -> None:
+        """Make ready for the next test."""
+        self._case: dict[str, str] | None = None
+        self._node_id: str | None = None
+        self._told = self._tried = self._no_test = False
+        self._result: Outcome | None = None
+        self._message = self._type = ""
+        self._implicit = 0
+        if self._parts:
+            self._parts = []
+
+    def detach(self) -> None:
+        """Break the cycle of parser and handlers, so that their memory goes at once."""
+        self._parser.StartElementHandler = self._parser.EndElementHandler = None
+        self._parser.CharacterDataHandler = None
+        self._parser.XmlDeclHandler = self._parser.StartDoctypeDeclHandler = None
+
+    def error(self, problem: str, remedy: str = "") -> JUnitError:
+        """Make an error that names the file and the place that was reached in it."""
+        line, column = self._parser.CurrentLineNumber, self._parser.CurrentColumnNumber + 1
+        return JUnitError(f"{self._where}:{line}:{column}: {problem}", remedy)
+
+    def _root(self, name: str, attributes: dict[str, str]) -> None:
+        if _local(name) not in _ROOTS:
+            found = f"the root element is <{name[:40]}>, not <testsuites> or <testsuite>"
+            raise self.error(found, "Give a JUnit XML file.")
+        self._parser.StartElementHandler = self._start
+        self._start_inner(name, attributes)
+
+    def _start(self, name: str, attributes: dict[str, str]) -> None:
+        case = self._case
+        if case is None and name == "testcase":
+            self._case = attributes
+        elif case is not None and name in RESULTS and self._depth < MAX_DEPTH:
+            self._depth += 1
+            self._take_result(name, attributes, case)
+        else:
+            self._start_inner(name, attributes)
+
+    def _end(self, name: str) -> None:
+        if name != "testcase":
+            self._end_inner(name)
+            return
+        case = self._case
+        if (
+            self._told
+            or case is None
+            or ("status" in case and case["status"] not in RAN)
+            or ("result" in case and case["result"] not in RAN)
+        ):
+            self._close_case()
+            return
+        key = self._node_id or self._key(case)
+        if key in self.outcomes:
+            self._close_case()
+            return
+        self.outcomes[key] = Outcome.PASSED
+        self.cases += 1
+        self._case = None
+        if self._node_id is not None:
+            self._exact += 1
+            self._node_id = None
+
+    def _start_inner(self, name: str, attributes: dict[str, str]) -> None:
+        """Take the start of anything but a test: of a suite, or of what is in a test."""
+        local, case = _local(name), self._case
+        if local == "testcase":
+            if case is not None:
+                raise self.error("a <testcase> inside of another one, or of a suite's error")
+            self._case = attributes
+            return
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            raise self.error(f"elements are nested more than {MAX_DEPTH} deep")
+        if case is not None:
+            self._start_child(local, attributes, case)
+        elif local in _ROOTS:
+            name = attributes.get("name", "") if local == "testsuite" else ""
+            self._suites.start(name, attributes, self.cases)
+            if len(self._suites.path) > MAX_KEY:
+                raise self.error(f"suites' names are longer than {MAX_KEY} characters")
+        elif local in ("error", "failure"):
+            # An error of the suite itself: read as one of a test without a name.
+            self._case, self._implicit = {}, self._depth
+            self._take_result(local, attributes, self._case)
+
+    def _start_child(self, local: str, attributes: dict[str, str], case: dict[str, str]) -> None:
+        if local == "property":
+            if attributes.get("name") == NODE_ID:
+                self._take_node_id(attributes.get("value", ""))
+        elif local in RESULTS:
+            self._take_result(local, attributes, case)
+        elif local in FLAKY:
+            self._told = self._tried = True
+        elif local not in NEUTRAL and (local in self._unknown or len(self._unknown) < _SHOWN):
+            self._unknown[local] = self._unknown.get(local, 0) + 1
+
+    def _end_inner(self, name: str) -> None:
+        depth = self._depth
+        if self._case is not None:
+            if _local(name) == "testcase":
+                self._close_case()
+                return
+            if self._capturing == depth:
+                self._stop()
+            if self._implicit == depth:
+                self._close_case()
+        elif _local(name) in _ROOTS:
+            self._suites.end(self.cases)
+        self._depth = depth - 1
+
+    def _take_node_id(self, node_id: str) -> None:
+        if self._node_id not in (None, node_id):
+            raise self.error(f"a test with two node IDs, {self._node_id!r} and {node_id!r}")
+        if not node_id or len(node_id) > MAX_KEY:
+            raise self.error(f"a node ID of {len(node_id)} characters")
+        self._node_id = node_id
+
+    def _take_result(self, local: str, attributes: dict[str, str], case: dict[str, str]) -> None:
+        outcome = outcome_of_child(local, attributes, case)
+        self._tally.add_element(outcome)
+        if self._result is not None and worst(self._result, outcome) is self._result:
+            return
+        message = attributes.get("message", "")
+        self._told, self._result = True, outcome
+        self._message, self._type = message, attributes.get("type", "")
+        self._no_test = stands_for_no_test(case, message)
+        self._parts.clear()
+        if self._texts or self._no_test:
+            self._capture(MAX_BODY)
+        elif not message or message.isspace():
+            self._capture(MAX_MESSAGE)
+        elif self._capturing:
+            self._stop()
+
+    def _capture(self, room: int) -> None:
+        """Keep so much of the text from here to the end of this element, and one to tell more."""
+        self._room, self._capturing = room + 1, self._depth
+        self._parser.CharacterDataHandler = self._text
+
+    def _stop(self) -> None:
+        self._capturing = 0
+        self._parser.CharacterDataHandler = None
+
+    def _text(self, text: str) -> None:
+        if self._room > 0:
+            self._parts.append(text)
+            self._room -= len(text)
+
+    def _close_case(self) -> None:
+        """Take the end of a test that didn't just pass, or whose key stood already."""
+        case, outcome = self._case or {}, self._result
+        if outcome is None:
+            outcome = outcome_of_attributes(case)
+            if outcome is not Outcome.PASSED:
+                self._tally.add_element(outcome)
+                self._no_test = stands_for_no_test(case, "")
+        self.cases += not self._implicit
+        if self._no_test and outcome in RED and self._node_id is None:
+            self._tally.no_tests += not self._implicit
+            name = load_name(case, self._suites.path) or "(file)"
+            self._load_errors.setdefault(name, self._detail(keep_body=True))
+        else:
+            self._record(self._node_id or self._key(case), outcome)
+        self._forget()
+
+    def _key(self, case: dict[str, str]) -> str:
+        classname = case.get("classname")
+        if classname:
+            key = f"{classname}::{case.get('name', '')}"
+        else:
+            key = f"{self._suites.path}::{case.get('name', '')}"
+            self._paths_left -= len(key)
+        if len(key) > MAX_KEY or self._paths_left < 0:
+            raise self.error(f"a test's name is longer than {MAX_KEY} characters, or all are")
+        return key
+
+    def _record(self, key: str, outcome: Outcome) -> None:
+        before = self.outcomes.get(key)
+        module = self._no_test and self._node_id is None
+        self._exact += self._node_id is not None
+        if before is None:
+            self._tally.add_test(outcome, by_element=self._result is not None)
+        else:
+            self._tally.merged += 1
+        if before is None or worst(before, outcome) is not before:
+            self.outcomes[key] = outcome
+            if outcome is not Outcome.PASSED:
+                self._details[key] = self._detail(keep_body=self._texts or module)
+        if module:
+            self._modules.append(key)
+        elif self._tried and outcome is Outcome.PASSED:
+            self._flaky.append(key)
+
+    def _detail(self, *, keep_body: bool) -> Detail:
+        """Make the detail of the open test; tests that say the same share one (mostly skips)."""
+        words = (self._message, self._type)
+        if not self._parts and words in self._shared:
+            return self._shared[words]
+        made = detail(*words, "".join(self._parts), keep_body=keep_body)
+        self._text_left -= len(made.message) + len(made.type) + len(made.body)
+        if self._text_left < 0:
+            self._dropped += 1
+            return Detail()
+        if not self._parts and len(self._shared) < _MAX_SHARED:
+            self._shared[words] = made
+        return made
+
+    def document(self) -> Document:
+        """Return what was read; call it once the file has come to its end."""
+        tests = self.cases - self._tally.no_tests - len(self._modules)
+        flaky = (key for key in self._flaky if self.outcomes[key] is Outcome.PASSED)
+        document = Document(
+            where=self._where,
+            outcomes=self.outcomes,
+            details=self._details,
+            load_errors=self._load_errors,
+            module_skips=tuple(dict.fromkeys(self._modules)),
+            flaky=tuple(dict.fromkeys(flaky)),
+            merged=self._tally.merged,
+            exact=self._exact == tests,
+            claimed=self._suites.claimed,
+            warnings=tuple(self._suites.warnings()),
+        )
+        more = doubts(document, exact=self._exact, unknown=self._unknown, dropped=self._dropped)
+        return replace(document, warnings=(*document.warnings, *more))
+
+
+def _local(name: str) -> str:
+    """Drop a namespace's prefix."""
+    return name.rpartition(":")[2] if ":" in name else name

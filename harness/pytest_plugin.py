@@ -1,0 +1,224 @@
+"""pytest plugin: ``pytest cases`` runs each case and shows every declared node ID as an item.
+
+Registered as the entry point ``ab-harness``. A case's arms run once, however many of its
+items are selected and on however many pytest-xdist workers they are.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from harness.verdict import NodeVerdict, Report
+
+_SHARED = "AB_HARNESS_PYTEST_SHARED"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options of ``harness ab`` that make sense here."""
+    group = parser.getgroup("harness", "A/B cases (case.toml)")
+    group.addoption("--harness-image", metavar="NAME_OR_REF", help="run all cases in this image")
+    group.addoption(
+        "--harness-engine",
+        choices=("auto", "docker", "local"),
+        default="auto",
+        help="what starts the environment (default: auto)",
+    )
+    group.addoption("--harness-python", metavar="PATH", help="use this interpreter's environment")
+    group.addoption("--harness-out", metavar="DIR", help="where evidence goes (default: reports/)")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make the folder through which xdist's workers share one run."""
+    if not hasattr(config, "workerinput") and config.getoption("numprocesses", None):
+        os.environ[_SHARED] = tempfile.mkdtemp(prefix="ab-harness-pytest-")
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Remove it again."""
+    if not hasattr(config, "workerinput") and _SHARED in os.environ:
+        shutil.rmtree(os.environ.pop(_SHARED), ignore_errors=True)
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+    """Collect ``case.toml`` files."""
+    if file_path.name != "case.toml":
+        return None
+    collector: CaseFile = CaseFile.from_parent(parent, path=file_path)
+    return collector
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """A case's own tests run inside the arms, not here, unless they are named explicitly."""
+    if not (collection_path.parent / "case.toml").is_file() or collection_path.name == "case.toml":
+        return None
+    for arg in config.args:
+        named = (config.invocation_params.dir / arg.partition("::")[0]).resolve()
+        if collection_path in (named, *named.parents):
+            return None
+    return True
+
+
+class CaseFile(pytest.File):
+    """One case; its items are the declared node IDs."""
+
+    def collect(self) -> Iterator[pytest.Item]:
+        """Yield an item for each node ID, named shortly where that is unambiguous."""
+        from harness import store
+        from harness.errors import HarnessError
+
+        try:
+            files = store.load_case(self.path.parent)
+        except HarnessError as error:
+            raise self.CollectError(str(error)) from None
+        ids = [node.id for node in files.case.nodes]
+        shorts = [node_id.partition("::")[2] for node_id in ids]
+        for node_id, short in zip(ids, shorts, strict=True):
+            name = short if shorts.count(short) == 1 else node_id
+            yield CaseItem.from_parent(self, name=name, node_id=node_id)
+
+
+class CaseItem(pytest.Item):
+    """One declared node ID: passes when the measured verdict confirms the claim."""
+
+    def __init__(self, *, node_id: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.node_id = node_id
+
+    def setup(self) -> None:
+        """Run the arms, or take the run that another item already made.
+
+        An engine's fault shows up here, as pytest's error, never as a failure.
+        """
+        from harness.errors import HarnessError
+        from harness.verdict import Verdict
+
+        try:
+            self.report = _report(self.config, self.path.parent)
+        except HarnessError as error:
+            raise _Fault(str(error)) from None
+        for verdict in self._verdicts():
+            if verdict.verdict in (Verdict.INFRA, Verdict.INCONCLUSIVE):
+                raise _Fault(self._text(verdict))
+
+    def runtest(self) -> None:
+        """Compare the verdict with the claim.
+
+        Raises:
+            _NotConfirmed: with verdict, outcomes, reason and the evidence folder.
+        """
+        from harness.verdict import Verdict
+
+        verdicts = self._verdicts()
+        for verdict in verdicts:
+            self.user_properties.append(("verdict", verdict.verdict.value))
+            if not verdict.confirmed:
+                raise _NotConfirmed(self._text(verdict))
+        if all(verdict.verdict is Verdict.SKIPPED for verdict in verdicts):
+            pytest.skip(f"skipped in both arms, as declared: {verdicts[0].reason}")
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        """A readable reason instead of a traceback through the harness."""
+        if isinstance(excinfo.value, (_Fault, _NotConfirmed)):
+            return str(excinfo.value)
+        return super().repr_failure(excinfo, style)
+
+    def reportinfo(self) -> tuple[Path, int | None, str]:
+        """Where the item comes from."""
+        return self.path, None, f"{self.path.parent.name}: {self.name}"
+
+    def _verdicts(self) -> list[NodeVerdict]:
+        return [
+            node for row in self.report.rows for node in row.nodes if node.node_id == self.node_id
+        ]
+
+    def _text(self, verdict: NodeVerdict) -> str:
+        row = next(row for row in self.report.rows if verdict in row.nodes)
+        lines = [
+            f"{verdict.verdict} on {row.platform}: {verdict.reason}",
+            f"  unpatched: {verdict.unpatched}   patched: {verdict.patched}   role: {verdict.role}",
+            f"  evidence:  {row.folder}",
+        ]
+        return "\n".join(lines)
+
+
+class _Fault(Exception):
+    """The engine or the evidence failed, not the claim."""
+
+
+class _NotConfirmed(Exception):
+    """The claim was measured and does not stand."""
+
+
+_REPORTS = pytest.StashKey[dict[Path, "Report"]]()
+
+
+def _report(config: pytest.Config, folder: Path) -> Report:
+    """The case's report: from this process, from another worker's run, or from a new run."""
+    known = config.stash.setdefault(_REPORTS, {})
+    if folder not in known:
+        from harness import workflow
+
+        known[folder] = workflow.assess([_evidence(config, folder)])
+    return known[folder]
+
+
+def _evidence(config: pytest.Config, folder: Path) -> Path:
+    shared = os.environ.get(_SHARED)
+    if not shared:
+        return _run(config, folder)
+    from filelock import FileLock
+
+    from harness.plan import sha256
+
+    note = Path(shared) / sha256(str(folder).encode())[:16]
+    with FileLock(f"{note}.lock"):
+        if note.is_file():
+            return Path(note.read_text())
+        evidence = _run(config, folder)
+        note.write_text(str(evidence))
+        return evidence
+
+
+def _run(config: pytest.Config, folder: Path) -> Path:
+    from harness import store, targets, workflow
+
+    files = store.load_case(folder)
+    root = store.project_root(folder.resolve())
+    image = store.load_image(config.getoption("--harness-image") or files.case.images[0], root)
+    python = config.getoption("--harness-python")
+    out = config.getoption("--harness-out")
+    progress = _Silent()
+    target = targets.prepare(
+        image,
+        config.getoption("--harness-engine"),
+        python=Path(python) if python else None,
+        progress=progress,
+    )
+    job = workflow.Job(
+        files=files,
+        nodes=workflow.select(files, ""),
+        out=Path(out) if out else root / "reports",
+        command=("pytest", *map(str, config.invocation_params.args)),
+    )
+    return workflow.run(job, [target], cache=targets.cache_folder(), progress=progress)
+
+
+class _Silent:
+    """pytest has a display of its own."""
+
+    def step(self, text: str) -> None:
+        """Say nothing."""
+
+    def arm(self, case_id: str, target: str, arm: str) -> None:
+        """Say nothing."""
+
+    def event(self, step: str, test: str) -> None:
+        """Say nothing."""

@@ -1,0 +1,222 @@
+"""What a run leaves behind, as types: the records in ``run.json`` and ``arm.json``."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from harness.outcome import Arm, ArmStatus, Outcome
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probe:
+    """What was measured inside the environment, before the tests ran."""
+
+    platform: str
+    device: str
+    python: str
+    executable: str
+    machine: str
+    kernel: str
+    libc: str
+    package_version: str = ""
+    package_path: str = ""
+    pytest: str = ""
+    patch: str = ""
+    distributions: int = 0
+    distributions_sha256: str = ""
+    versions: dict[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HunkResult:
+    """How one hunk applied; ``offset`` counts lines, 0 is where the patch said."""
+
+    file: str
+    number: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Staging:
+    """The arm's tree of the package under test, and what the patch did to it.
+
+    ``state`` is how the patch fits the tree as it came (empty, clean, offset,
+    already-applied, rejected); ``action`` is what this arm did about it (none,
+    applied, reversed). ``tree_before`` and ``tree_after`` are sha256 digests of
+    the package's files; ``copied`` says whether the arm has a copy of the package
+    or the sandbox's own one.
+    """
+
+    state: str
+    action: str
+    tool: str
+    copied: bool
+    package_path: str
+    tree_before: str
+    tree_after: str
+    hunks: tuple[HunkResult, ...] = ()
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seal:
+    """Files that changed while the tests ran: an arm with any is not evidence."""
+
+    changed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageIdentity:
+    """What an arm ran in: ``digest`` is an image ID, or a digest of a lock or of distributions."""
+
+    name: str
+    digest: str
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArmRecord:
+    """One arm, written as soon as it ended. Times are UTC in ISO 8601, durations seconds."""
+
+    arm: Arm
+    status: ArmStatus
+    reason: str = ""
+    engine: str
+    image: ImageIdentity
+    started: str
+    duration: float
+    command: tuple[str, ...] = ()
+    exit_code: int | None = None
+    environment_sha256: str = ""
+    files: dict[str, str] = field(default_factory=dict)
+    probe: Probe | None = None
+    staging: Staging | None = None
+    seal: Seal | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetRecord:
+    """Image, engine and host of one row; ``slug`` is the name of its folder."""
+
+    slug: str
+    image: str
+    engine: str
+    engine_note: str
+    host: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRecord:
+    """``run.json``: one case, run on some targets, on one host."""
+
+    schema: int
+    run_id: str
+    harness: str
+    command: tuple[str, ...]
+    started: str
+    finished: str
+    case_id: str
+    patch_sha256: str
+    tests_sha256: dict[str, str]
+    case_sha256: str
+    selected: tuple[str, ...]
+    deselected: tuple[str, ...]
+    targets: tuple[TargetRecord, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """Why a test (or the loading of its file) failed; ``file`` and ``line`` raised it.
+
+    ``exception`` is the dotted type name, or a signal's name for a crash; ``frames``
+    are ``file:line`` from the test down to the place.
+    """
+
+    exception: str
+    message: str
+    file: str = ""
+    line: int = 0
+    phase: str = "call"
+    frames: tuple[str, ...] = ()
+    module: str = ""
+
+    @property
+    def place(self) -> str:
+        """``file:line`` of the frame that raised, or an empty string."""
+        return f"{self.file}:{self.line}" if self.file else ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeResult:
+    """What one node ID did in one arm."""
+
+    node_id: str
+    outcome: Outcome
+    failure: Failure | None = None
+    skip_reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArmResults:
+    """One arm's outcomes, as derived from its raw files.
+
+    ``load_errors`` and ``load_skips`` are by test file (an empty name stands for
+    all of them); ``problems`` are contradictions in the
+    evidence, and any of them makes the arm worthless.
+    """
+
+    nodes: dict[str, NodeResult]
+    collected: tuple[str, ...] = ()
+    load_errors: dict[str, Failure] = field(default_factory=dict)
+    load_skips: dict[str, str] = field(default_factory=dict)
+    problems: tuple[str, ...] = ()
+
+    def result(self, node_id: str) -> NodeResult:
+        """The node's result; a node that the arm does not have is missing.
+
+        A node whose whole file skipped itself while it was loaded is skipped.
+        """
+        found = self.nodes.get(node_id)
+        if found is not None:
+            return found
+        reason = self.load_skips.get(node_id.partition("::")[0])
+        if reason is not None:
+            return NodeResult(node_id=node_id, outcome=Outcome.SKIPPED, skip_reason=reason)
+        return NodeResult(node_id=node_id, outcome=Outcome.MISSING)
+
+    def load_error(self, node_id: str) -> Failure | None:
+        """Why the node's test file could not be loaded, if it could not."""
+        return self.load_errors.get(node_id.partition("::")[0], self.load_errors.get(""))
+
+    def counts(self, node_ids: Iterable[str]) -> dict[Outcome, int]:
+        """Outcomes counted as pytest does: a file that cannot be loaded is one error."""
+        counts: Counter[Outcome] = Counter()
+        for node_id in node_ids:
+            outcome = self.result(node_id).outcome
+            if outcome is not Outcome.MISSING or self.load_error(node_id) is None:
+                counts[outcome] += 1
+        if self.load_errors:
+            counts[Outcome.ERROR] += len(self.load_errors)
+        return dict(counts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArmEvidence:
+    """An arm's record together with what its raw files say."""
+
+    record: ArmRecord
+    results: ArmResults
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetEvidence:
+    """Both arms of one row; an arm that never started is None."""
+
+    target: TargetRecord
+    unpatched: ArmEvidence | None
+    patched: ArmEvidence | None

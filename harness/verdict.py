@@ -1,0 +1,114 @@
+"""What can be found: verdicts by node, rows, and the report that holds them all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from harness.case import Case, Role
+from harness.errors import ExitCode
+from harness.outcome import Outcome
+from harness.record import Failure, RunRecord, TargetEvidence
+
+
+class Verdict(StrEnum):
+    """What was found for one node ID on one target."""
+
+    FLIP_CONFIRMED = "flip-confirmed"
+    CONTROL_HELD = "control-held"
+    DOES_NOT_REPRODUCE = "does-not-reproduce"
+    WRONG_RED = "wrong-red"
+    LOAD_ERROR = "load-error"
+    NOT_FIXED = "not-fixed"
+    REGRESSION = "regression"
+    UNSTABLE = "unstable"
+    SKIPPED = "skipped"
+    MISSING = "missing"
+    INFRA = "infra"
+    INCONCLUSIVE = "inconclusive"
+    UNEXPECTED_FLIP = "unexpected-flip"
+
+
+class Overall(StrEnum):
+    """What was found for all claims together."""
+
+    CONFIRMED = "confirmed"
+    NOT_CONFIRMED = "not-confirmed"
+    INCONCLUSIVE = "inconclusive"
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """The exit code that says the same."""
+        match self:
+            case Overall.CONFIRMED:
+                return ExitCode.CONFIRMED
+            case Overall.NOT_CONFIRMED:
+                return ExitCode.NOT_CONFIRMED
+            case Overall.INCONCLUSIVE:
+                return ExitCode.INFRASTRUCTURE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeVerdict:
+    """One node ID on one row. ``confirmed`` says whether the claim stands as declared.
+
+    ``failure`` is why the unpatched arm is red, ``skip_reason`` what the test said
+    where it skipped itself.
+    """
+
+    node_id: str
+    role: Role
+    unpatched: Outcome
+    patched: Outcome
+    verdict: Verdict
+    confirmed: bool
+    reason: str
+    failure: Failure | None = None
+    patched_failure: Failure | None = None
+    skip_reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One line of the platform table, with its node verdicts and the evidence behind them.
+
+    ``refused`` says why the two arms cannot be compared, where they cannot.
+    """
+
+    case: Case
+    run: RunRecord
+    folder: str
+    platform: str
+    device: str
+    evidence: TargetEvidence
+    nodes: tuple[NodeVerdict, ...]
+    unpatched: dict[Outcome, int] = field(default_factory=dict)
+    patched: dict[Outcome, int] = field(default_factory=dict)
+    refused: tuple[str, ...] = ()
+
+
+def overall(rows: Iterable[Row]) -> Overall:
+    """Sum up: a claim that failed outweighs what could not be measured.
+
+    Where no flip was confirmed anywhere (everything skipped, say), nothing was shown.
+    """
+    nodes = [node for row in rows for node in row.nodes]
+    unclear = (Verdict.INFRA, Verdict.INCONCLUSIVE)
+    if any(not node.confirmed and node.verdict not in unclear for node in nodes):
+        return Overall.NOT_CONFIRMED
+    if any(not node.confirmed for node in nodes):
+        return Overall.INCONCLUSIVE
+    flips = [node for node in nodes if node.role is Role.FLIP]
+    if not nodes or (flips and all(node.verdict is Verdict.SKIPPED for node in flips)):
+        return Overall.INCONCLUSIVE
+    return Overall.CONFIRMED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """All that every output format is made of."""
+
+    overall: Overall
+    rows: tuple[Row, ...]
+    gaps: tuple[str, ...]

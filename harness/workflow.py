@@ -1,0 +1,199 @@
+"""The whole job on one screen: load, plan, run, write, read back, judge."""
+
+from __future__ import annotations
+
+import contextlib
+import platform
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from harness import __version__, gaps, store
+from harness.engines.arms import ArmRun, failed_record
+from harness.errors import BadInput, EngineError, EvidenceMismatch
+from harness.judge import judge_row
+from harness.plan import ArmPlan, CaseFiles, plan_arms, sha256, slug
+from harness.record import SCHEMA, RunRecord, TargetRecord
+from harness.targets import Progress, Target
+from harness.verdict import Report, overall
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One case to be run on targets; ``nodes`` are those that -k left."""
+
+    files: CaseFiles
+    nodes: tuple[str, ...]
+    out: Path
+    command: tuple[str, ...]
+
+
+def run(job: Job, targets: Sequence[Target], *, cache: Path, progress: Progress) -> Path:
+    """Run both arms on every target and return the evidence folder.
+
+    Evidence is on disk as soon as it is fetched; an engine's fault ends a row, not the run.
+
+    Raises:
+        BadInput: the evidence cannot be written. KeyboardInterrupt: what was fetched is kept.
+    """
+    folder = store.RunFolder.create(job.out, job.files)
+    record = _run_record(job, targets, folder.path.name)
+    folder.write_run(record)
+    try:
+        for target, entry in zip(targets, record.targets, strict=True):
+            with device_lock(cache, progress):
+                _run_row(job, target, entry, folder, progress)
+    finally:
+        folder.write_run(replace(record, finished=_now()))
+        folder.write_manifest()
+    return folder.path
+
+
+def assess(folders: Sequence[Path], *, one_case: bool = False) -> Report:
+    """Derive the report from evidence folders, and from nothing else.
+
+    ``one_case`` refuses runs of more than one case.
+
+    Raises:
+        BadInput: evidence that cannot be read.
+        EvidenceMismatch: runs of one case with different patches, tests or claims.
+    """
+    runs = [store.load_run(folder) for folder in folders]
+    _same_claim(runs)
+    cases = sorted({run.record.case_id for run in runs})
+    if one_case and len(cases) > 1:
+        raise EvidenceMismatch(
+            f"evidence of different cases: {', '.join(cases)}", "Make a table for each of them."
+        )
+    rows = tuple(
+        judge_row(run.files.case, run.files.patch, run.record, evidence, folder=run.folder)
+        for run in runs
+        for evidence in run.targets
+    )
+    return Report(overall=overall(rows), rows=rows, gaps=gaps.find(rows))
+
+
+@contextlib.contextmanager
+def device_lock(cache: Path, progress: Progress) -> Iterator[None]:
+    """One row at a time on this machine's device, whoever else runs the harness."""
+    from filelock import FileLock, Timeout
+
+    folder = cache / "locks"
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(folder / "device.lock")
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        progress.step("waiting for another run on this device")
+        lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _run_row(
+    job: Job, target: Target, entry: TargetRecord, folder: store.RunFolder, progress: Progress
+) -> None:
+    for plan in plan_arms(job.files, nodes=job.nodes, time_limit=job.files.case.time_limit):
+        progress.arm(job.files.case.id, entry.slug, plan.arm)
+        try:
+            _run_arm(plan, target, entry, folder, progress)
+        except EngineError as error:
+            record = failed_record(plan, target.environment, target.engine.name, str(error))
+            folder.write_arm(entry, record)
+
+
+def _run_arm(
+    plan: ArmPlan, target: Target, entry: TargetRecord, folder: store.RunFolder, progress: Progress
+) -> None:
+    def sink(name: str, data: bytes) -> None:
+        folder.write(f"{entry.slug}/{plan.arm}/{name}", data)
+
+    label = f"{folder.path.name}-{entry.slug}"[:100]
+    with target.engine.open(target.environment, label=label) as sandbox:
+        arm = ArmRun(
+            plan=plan,
+            sandbox=sandbox,
+            environment=target.environment,
+            engine=target.engine.name,
+            sink=sink,
+            on_event=progress.event,
+        )
+        record = arm.run()
+    folder.write_arm(entry, record)
+
+
+def _run_record(job: Job, targets: Sequence[Target], run_id: str) -> RunRecord:
+    case = job.files.case
+    return RunRecord(
+        schema=SCHEMA,
+        run_id=run_id,
+        harness=__version__,
+        command=job.command,
+        started=_now(),
+        finished="",
+        case_id=case.id,
+        patch_sha256=job.files.patch_sha256,
+        tests_sha256=job.files.tests_sha256,
+        case_sha256=sha256(job.files.toml),
+        selected=job.nodes,
+        deselected=tuple(node.id for node in case.nodes if node.id not in job.nodes),
+        targets=tuple(
+            TargetRecord(
+                slug=slug(f"{target.engine.name}-{target.image.name}"),
+                image=target.image.name,
+                engine=target.engine.name,
+                engine_note=target.engine.isolation,
+                host=platform.node(),
+            )
+            for target in targets
+        ),
+    )
+
+
+def _same_claim(runs: Sequence[store.LoadedRun]) -> None:
+    """Rows of one case must be of the same patch, tests and claims."""
+    first: dict[str, store.LoadedRun] = {}
+    for run in runs:
+        other = first.setdefault(run.record.case_id, run)
+        for key, what in (
+            ("patch_sha256", "patch"),
+            ("tests_sha256", "tests"),
+            ("case_sha256", "case.toml"),
+            ("selected", "selection of node IDs"),
+        ):
+            if getattr(run.record, key) != getattr(other.record, key):
+                raise EvidenceMismatch(
+                    f"{run.folder} and {other.folder} were run with a different {what}",
+                    "One table shows one claim: run the older one again, or leave it out.",
+                )
+
+
+def select(files: CaseFiles, expression: str) -> tuple[str, ...]:
+    """The declared node IDs that a ``-k`` expression keeps, in declared order.
+
+    Raises:
+        BadInput: the expression cannot be read.
+    """
+    ids = tuple(node.id for node in files.case.nodes)
+    if not expression:
+        return ids
+    from _pytest.mark.expression import Expression
+
+    try:
+        compiled = Expression.compile(expression)
+    except SyntaxError as error:
+        raise BadInput(
+            f"-k {expression!r}: {error}", "Write it as for pytest: 'marlin and not prep'."
+        ) from None
+
+    def keeps(node_id: str) -> bool:
+        return compiled.evaluate(lambda word, /, **_: word.lower() in node_id.lower())
+
+    return tuple(node_id for node_id in ids if keeps(node_id))
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
