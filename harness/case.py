@@ -116,6 +116,11 @@ class Case:
         """Whether the case can run in an image of this name or reference."""
         return any(fnmatchcase(image, pattern) for pattern in self.images)
 
+    @property
+    def default_image(self) -> str:
+        """The first of ``images`` that is a name and no pattern, or an empty string."""
+        return next((name for name in self.images if not set(name) & set("*?[")), "")
+
 
 def family(platform: str) -> str:
     """The family of a platform key: ``cuda-sm90`` belongs to ``cuda``."""

@@ -87,7 +87,8 @@ def _deselected(rows: list[Row]) -> Iterator[str]:
 
 
 def _other_tests(case: Case, rows: list[Row]) -> Iterator[str]:
-    collected = {node_id for row in rows for _, arm in _arms(row) for node_id in arm.results.collected}
+    arms = [arm for row in rows for _, arm in _arms(row)]
+    collected = {node_id for arm in arms for node_id in arm.results.collected}
     others = len(collected - {node.id for node in case.nodes})
     if others:
         verb = "was" if others == 1 else "were"

@@ -66,6 +66,11 @@ def from_reference(reference: str) -> Image:
     return Image(name=reference, schema=SCHEMA, title=reference, container=container)
 
 
+def from_interpreter(path: str) -> Image:
+    """Return the Image that stands for an interpreter which is already there."""
+    return Image(name=path, schema=SCHEMA, title=f"the environment of {path}")
+
+
 def parse_image(text: str, *, name: str, folder: str, where: str) -> Image:
     """Parse and check the text of an ``image.toml``.
 

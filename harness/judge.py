@@ -75,6 +75,7 @@ def _differences(before: ArmEvidence, after: ArmEvidence) -> list[str]:
     pairs = [
         ("image", a.image.digest, b.image.digest),
         ("engine", a.engine, b.engine),
+        ("test files", a.tests_sha256, b.tests_sha256),
         ("environment variables", a.environment_sha256, b.environment_sha256),
     ]
     if a.probe and b.probe:

@@ -33,27 +33,31 @@ MAX_TEXT: Final = 64 << 20
 MAX_PATHS: Final = 256 << 20
 _SHOWN: Final = 10
 _MAX_SHARED: Final = 1_000
+_NEVER: Final = -1
+#: A member looked up in an enum costs four times as much as a global name.
+_PASSED: Final = Outcome.PASSED
 _ROOTS: Final = frozenset({"testsuites", "testsuite"})
 
 
 class Builder:
-    """Handlers that expat calls. A passing test costs ``start`` and ``end``; all else is aside.
+    """Handlers that expat calls. A passing test costs one call of ``_start``; all else is aside.
 
-    Raises JUnitError out of the handlers, for what isn't JUnit and for what is over a limit.
+    Expat appends the names of the elements that end to ``_ends``, without any code of ours; the
+    next start (or the end of the file) settles them. Their number is enough: expat has seen to it
+    that they match. Raises JUnitError out of the handlers, for what isn't JUnit or over a limit.
     """
 
     __slots__ = (
-        *("cases", "outcomes", "_details", "_load_errors", "_modules", "_flaky", "_unknown"),
-        *("_parser", "_where", "_texts", "_tally", "_suites", "_depth", "_exact", "_dropped"),
-        *("_paths_left", "_text_left", "_shared"),
-        # the open test: its attributes, and what its children said
-        *("_case", "_node_id", "_told", "_result", "_message", "_type", "_no_test", "_tried"),
-        *("_implicit", "_parts", "_room", "_capturing"),
+        *("outcomes", "_details", "_load_errors", "_modules", "_flaky", "_unknown", "_shared"),
+        *("_parser", "_where", "_texts", "_suites", "_tally", "_exact", "_dropped"),
+        *("_paths_left", "_text_left", "_depth", "_ends"),
+        # the open test: its attributes, its depth, and what its children said
+        *("_case", "_case_depth", "_due", "_node_id", "_told", "_result", "_message", "_type"),
+        *("_no_test", "_tried", "_implicit", "_parts", "_room", "_capturing"),
     )
 
     def __init__(self, parser: expat.XMLParserType, where: str, *, texts: bool) -> None:
         """Set the handlers of ``parser``; ``where`` names the file in messages."""
-        self.cases = 0
         self.outcomes: dict[str, Outcome] = {}
         self._details: dict[str, Detail] = {}
         self._load_errors: dict[str, Detail] = {}
@@ -67,21 +71,22 @@ class Builder:
         self._text_left, self._paths_left = MAX_TEXT, MAX_PATHS
         self._shared: dict[tuple[str, str], Detail] = {}
         self._parts: list[str] = []
-        self._room = self._capturing = 0
+        self._ends: list[str] = []
         self._forget()
         self._parser = parser
         parser.buffer_text = True
         parser.StartElementHandler = self._root
-        parser.EndElementHandler = self._end
+        parser.EndElementHandler = self._ends.append
 
     def _forget(self) -> None:
         """Make ready for the next test."""
         self._case: dict[str, str] | None = None
+        self._case_depth = self._room = self._capturing = 0
+        self._due = _NEVER
         self._node_id: str | None = None
-        self._told = self._tried = self._no_test = False
+        self._told = self._tried = self._no_test = self._implicit = False
         self._result: Outcome | None = None
         self._message = self._type = ""
-        self._implicit = 0
         if self._parts:
             self._parts = []
 
@@ -90,6 +95,11 @@ class Builder:
         self._parser.StartElementHandler = self._parser.EndElementHandler = None
         self._parser.CharacterDataHandler = None
         self._parser.XmlDeclHandler = self._parser.StartDoctypeDeclHandler = None
+
+    @property
+    def cases(self) -> int:
+        """How many ``<testcase>`` elements have ended."""
+        return len(self.outcomes) + self._tally.merged + self._tally.no_tests
 
     def error(self, problem: str, remedy: str = "") -> JUnitError:
         """Make an error that names the file and the place that was reached in it."""
@@ -101,89 +111,79 @@ class Builder:
             found = f"the root element is <{name[:40]}>, not <testsuites> or <testsuite>"
             raise self.error(found, "Give a JUnit XML file.")
         self._parser.StartElementHandler = self._start
-        self._start_inner(name, attributes)
+        self._start_other(name, attributes)
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
-        case = self._case
-        if case is None and name == "testcase":
-            self._case = attributes
-        elif case is not None and name in RESULTS and self._depth < MAX_DEPTH:
-            self._depth += 1
-            self._take_result(name, attributes, case)
-        else:
-            self._start_inner(name, attributes)
+        """Take a start; at once where a test starts right after one that said nothing: it passed.
 
-    def _end(self, name: str) -> None:
-        if name != "testcase":
-            self._end_inner(name)
-            return
-        case = self._case
+        ``_due`` is how many ends there are then since the last start.
+        """
+        ends, case = self._ends, self._case
         if (
-            self._told
-            or case is None
-            or ("status" in case and case["status"] not in RAN)
-            or ("result" in case and case["result"] not in RAN)
+            name == "testcase"
+            and len(ends) == self._due
+            and case is not None
+            and ("status" not in case or case["status"] in RAN)
+            and ("result" not in case or case["result"] in RAN)
         ):
-            self._close_case()
-            return
-        key = self._node_id or self._key(case)
-        if key in self.outcomes:
-            self._close_case()
-            return
-        self.outcomes[key] = Outcome.PASSED
-        self.cases += 1
-        self._case = None
-        if self._node_id is not None:
-            self._exact += 1
-            self._node_id = None
+            key = self._node_id or f"{case.get('classname', '')}::{case.get('name', '')}"
+            if key not in self.outcomes and key[0] != ":" and len(key) <= MAX_KEY:
+                self.outcomes[key] = _PASSED
+                self._case = attributes
+                ends.clear()
+                if self._due != 1:
+                    self._depth, self._due = self._case_depth, 1
+                    self._exact += self._node_id is not None
+                    self._node_id = None
+                return
+        self._start_other(name, attributes)
 
-    def _start_inner(self, name: str, attributes: dict[str, str]) -> None:
-        """Take the start of anything but a test: of a suite, or of what is in a test."""
-        local, case = _local(name), self._case
-        if local == "testcase":
-            if case is not None:
-                raise self.error("a <testcase> inside of another one, or of a suite's error")
-            self._case = attributes
-            return
-        self._depth += 1
-        if self._depth > MAX_DEPTH:
+    def _start_other(self, name: str, attributes: dict[str, str]) -> None:
+        """Take a start: of a suite, of a test, or of what is in a test."""
+        if self._ends:
+            self._settle()
+        local, case = name.rpartition(":")[2] if ":" in name else name, self._case
+        depth = self._depth = self._depth + 1
+        if depth > MAX_DEPTH:
             raise self.error(f"elements are nested more than {MAX_DEPTH} deep")
         if case is not None:
             self._start_child(local, attributes, case)
+            self._due = _NEVER if self._told else depth - self._case_depth + 1
+        elif local == "testcase":
+            self._case, self._case_depth, self._due = attributes, depth, 1
         elif local in _ROOTS:
             name = attributes.get("name", "") if local == "testsuite" else ""
-            self._suites.start(name, attributes, self.cases)
+            self._suites.start(name, attributes, depth=depth, cases=self.cases)
             if len(self._suites.path) > MAX_KEY:
                 raise self.error(f"suites' names are longer than {MAX_KEY} characters")
         elif local in ("error", "failure"):
             # An error of the suite itself: read as one of a test without a name.
-            self._case, self._implicit = {}, self._depth
+            self._case, self._case_depth, self._implicit = {}, depth, True
             self._take_result(local, attributes, self._case)
 
+    def _settle(self) -> None:
+        """Take the ends since the last start."""
+        depth = self._depth = self._depth - len(self._ends)
+        self._ends.clear()
+        if self._capturing > depth:
+            self._stop()
+        if self._case_depth > depth:
+            self._close_case()
+        if self._suites.depth > depth:
+            self._suites.end(depth=depth, cases=self.cases)
+
     def _start_child(self, local: str, attributes: dict[str, str], case: dict[str, str]) -> None:
-        if local == "property":
+        if local in RESULTS:
+            self._take_result(local, attributes, case)
+        elif local == "property":
             if attributes.get("name") == NODE_ID:
                 self._take_node_id(attributes.get("value", ""))
-        elif local in RESULTS:
-            self._take_result(local, attributes, case)
         elif local in FLAKY:
             self._told = self._tried = True
+        elif local == "testcase":
+            raise self.error("a <testcase> inside of another one, or of a suite's error")
         elif local not in NEUTRAL and (local in self._unknown or len(self._unknown) < _SHOWN):
             self._unknown[local] = self._unknown.get(local, 0) + 1
-
-    def _end_inner(self, name: str) -> None:
-        depth = self._depth
-        if self._case is not None:
-            if _local(name) == "testcase":
-                self._close_case()
-                return
-            if self._capturing == depth:
-                self._stop()
-            if self._implicit == depth:
-                self._close_case()
-        elif _local(name) in _ROOTS:
-            self._suites.end(self.cases)
-        self._depth = depth - 1
 
     def _take_node_id(self, node_id: str) -> None:
         if self._node_id not in (None, node_id):
@@ -219,7 +219,7 @@ class Builder:
         self._parser.CharacterDataHandler = None
 
     def _text(self, text: str) -> None:
-        if self._room > 0:
+        if self._room > 0 and self._depth - len(self._ends) >= self._capturing:
             self._parts.append(text)
             self._room -= len(text)
 
@@ -228,10 +228,9 @@ class Builder:
         case, outcome = self._case or {}, self._result
         if outcome is None:
             outcome = outcome_of_attributes(case)
-            if outcome is not Outcome.PASSED:
+            if outcome is not _PASSED:
                 self._tally.add_element(outcome)
                 self._no_test = stands_for_no_test(case, "")
-        self.cases += not self._implicit
         if self._no_test and outcome in RED and self._node_id is None:
             self._tally.no_tests += not self._implicit
             name = load_name(case, self._suites.path) or "(file)"
@@ -256,16 +255,16 @@ class Builder:
         module = self._no_test and self._node_id is None
         self._exact += self._node_id is not None
         if before is None:
-            self._tally.add_test(outcome, by_element=self._result is not None)
+            self._tally.add_test(outcome, self._result is not None)
         else:
             self._tally.merged += 1
         if before is None or worst(before, outcome) is not before:
             self.outcomes[key] = outcome
-            if outcome is not Outcome.PASSED:
+            if outcome is not _PASSED:
                 self._details[key] = self._detail(keep_body=self._texts or module)
         if module:
             self._modules.append(key)
-        elif self._tried and outcome is Outcome.PASSED:
+        elif self._tried and outcome is _PASSED:
             self._flaky.append(key)
 
     def _detail(self, *, keep_body: bool) -> Detail:
@@ -284,6 +283,8 @@ class Builder:
 
     def document(self) -> Document:
         """Return what was read; call it once the file has come to its end."""
+        if self._ends:
+            self._settle()
         tests = self.cases - self._tally.no_tests - len(self._modules)
         flaky = (key for key in self._flaky if self.outcomes[key] is Outcome.PASSED)
         document = Document(

@@ -62,7 +62,7 @@ class Tally:
         else:
             self.skipped_elements += 1
 
-    def add_test(self, outcome: Outcome, *, by_element: bool) -> None:
+    def add_test(self, outcome: Outcome, by_element: bool) -> None:
         """Count a test's outcome; ``by_element`` says whether an element told it."""
         if outcome in RED:
             self.red += 1
@@ -147,6 +147,7 @@ class _Suite:
     """
 
     path: str
+    depth: int
     claims: Claims
     start: Counts
     nested: Counts = _NOTHING
@@ -173,37 +174,43 @@ _SHOWN: Final = 10
 class Suites:
     """The open suites of a file, their path, and what the closed ones claimed.
 
-    ``path`` are the names of the open ``<testsuite>`` elements, joined by ``/``; ``claimed`` is
-    what the outermost closed suite claims, or its inner ones where it claims nothing.
+    ``path`` are the names of the open ``<testsuite>`` elements, joined by ``/``, and ``depth`` is
+    the innermost's; ``claimed`` is what the suite that closed last claims, in the end the outermost,
+    or its inner ones where it claims nothing.
     """
 
-    __slots__ = ("_complaints", "_open", "claimed", "path", "tally")
+    __slots__ = ("_complaints", "_open", "claimed", "depth", "path", "tally")
 
     def __init__(self) -> None:
         """Begin a file."""
         self.tally = Tally()
-        self.path = ""
+        self.path, self.depth = "", 0
         self.claimed: Totals | None = None
         self._open: list[_Suite] = []
         self._complaints: list[str] = []
 
-    def start(self, name: str, attributes: Mapping[str, str], cases: int) -> None:
-        """Take the start of a suite, after so many ``<testcase>`` elements."""
+    def start(self, name: str, attributes: Mapping[str, str], *, depth: int, cases: int) -> None:
+        """Take the start of a suite at a depth, after so many ``<testcase>`` elements."""
         self.path = "/".join(filter(None, (self.path, name)))
         suite = _Suite(
-            path=self.path, claims=_claims_of(attributes), start=self.tally.counts(cases)
+            path=self.path,
+            depth=depth,
+            claims=_claims_of(attributes),
+            start=self.tally.counts(cases),
         )
         self._open.append(suite)
+        self.depth = depth
 
-    def end(self, cases: int) -> None:
-        """Take the end of the innermost open suite, after so many ``<testcase>`` elements."""
-        suite = self._open.pop()
-        outer = self._open[-1] if self._open else None
-        complaint = suite.close(self.tally.counts(cases), outer)
-        self.path = outer.path if outer else ""
-        self.claimed = suite.totals
-        if complaint:
-            self._complaints.append(complaint if len(self._complaints) < _SHOWN else "")
+    def end(self, *, depth: int, cases: int) -> None:
+        """Take the end of all suites that are deeper than ``depth``."""
+        while self._open and self._open[-1].depth > depth:
+            suite = self._open.pop()
+            outer = self._open[-1] if self._open else None
+            complaint = suite.close(self.tally.counts(cases), outer)
+            self.path, self.depth = (outer.path, outer.depth) if outer else ("", 0)
+            self.claimed = suite.totals
+            if complaint:
+                self._complaints.append(complaint if len(self._complaints) < _SHOWN else "")
 
     def warnings(self) -> Iterator[str]:
         """Say which suites claim what was not found: the first few, and how many more."""

@@ -50,7 +50,7 @@ def outcome_of_child(name: str, attributes: Mapping[str, str], case: Mapping[str
     a missing executable or a failed fixture, which it counts as failed itself: not run.
     """
     outcome = RESULTS[name]
-    if outcome is not Outcome.SKIPPED:
+    if outcome in RED:
         return outcome
     if attributes.get("type") == "pytest.xfail":
         return Outcome.XFAILED

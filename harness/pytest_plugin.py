@@ -192,14 +192,15 @@ def _run(config: pytest.Config, folder: Path) -> Path:
 
     files = store.load_case(folder)
     root = store.project_root(folder.resolve())
-    image = store.load_image(config.getoption("--harness-image") or files.case.images[0], root)
-    python = config.getoption("--harness-python")
+    given = config.getoption("--harness-python")
+    python = Path(given) if given else None
+    image = targets.choose_image(files.case, config.getoption("--harness-image"), root, python)
     out = config.getoption("--harness-out")
     progress = _Silent()
     target = targets.prepare(
         image,
         config.getoption("--harness-engine"),
-        python=Path(python) if python else None,
+        python=python,
         progress=progress,
     )
     job = workflow.Job(

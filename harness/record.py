@@ -81,7 +81,11 @@ class ImageIdentity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArmRecord:
-    """One arm, written as soon as it ended. Times are UTC in ISO 8601, durations seconds."""
+    """One arm, written as soon as it ended. Times are UTC in ISO 8601, durations seconds.
+
+    ``tests_sha256`` is over the test files as they lay in the arm before the tests ran,
+    ``environment_sha256`` over the variables that the harness set.
+    """
 
     arm: Arm
     status: ArmStatus
@@ -93,6 +97,7 @@ class ArmRecord:
     command: tuple[str, ...] = ()
     exit_code: int | None = None
     environment_sha256: str = ""
+    tests_sha256: str = ""
     files: dict[str, str] = field(default_factory=dict)
     probe: Probe | None = None
     staging: Staging | None = None

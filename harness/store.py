@@ -221,7 +221,10 @@ def load_run(folder: Path) -> LoadedRun:
                 "Restore the folder from its source.",
             )
     targets = tuple(_load_target(folder, target) for target in record.targets)
-    return LoadedRun(folder=str(folder), record=record, files=files, targets=targets)
+    shown = folder.resolve()
+    if shown.is_relative_to(Path.cwd()):  # a report for others should not name this machine's paths
+        shown = shown.relative_to(Path.cwd())
+    return LoadedRun(folder=str(shown), record=record, files=files, targets=targets)
 
 
 def _load_target(folder: Path, target: TargetRecord) -> TargetEvidence:

@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from harness.case import Case
 from harness.engines.base import Engine, Environment
 from harness.engines.docker import DockerEngine
 from harness.engines.local import LocalEngine
 from harness.errors import BadInput, EngineError, EngineUnavailable
-from harness.image import Image
+from harness.image import Image, from_interpreter
+from harness.store import load_image
 
 
 class Progress(Protocol):
@@ -48,6 +50,23 @@ def engines(*, python: Path | None = None, base: str | None = None) -> dict[str,
         "docker": DockerEngine(base=base),
         "local": LocalEngine(cache=cache_folder(), python=python),
     }
+
+
+def choose_image(case: Case, named: str | None, root: Path, python: Path | None) -> Image:
+    """The image that a case is run in: the interpreter's, the named one, or the case's default.
+
+    Raises:
+        BadInput: the image is not known, or the case has no default.
+    """
+    if python is not None:
+        return from_interpreter(str(python))
+    name = named or case.default_image
+    if not name:
+        raise BadInput(
+            f"case {case.id} has no default image: 'images' in its case.toml has patterns only",
+            "Name one: --image NAME_OR_REF, or --python PATH.",
+        )
+    return load_image(name, root)
 
 
 def prepare(image: Image, kind: str, *, python: Path | None, progress: Progress) -> Target:

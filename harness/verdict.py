@@ -91,18 +91,25 @@ class Row:
 def overall(rows: Iterable[Row]) -> Overall:
     """Sum up: a claim that failed outweighs what could not be measured.
 
-    Where no flip was confirmed anywhere (everything skipped, say), nothing was shown.
+    Where no flip of a case was confirmed anywhere (everything skipped, say), nothing was shown.
     """
+    rows = tuple(rows)
     nodes = [node for row in rows for node in row.nodes]
     unclear = (Verdict.INFRA, Verdict.INCONCLUSIVE)
     if any(not node.confirmed and node.verdict not in unclear for node in nodes):
         return Overall.NOT_CONFIRMED
     if any(not node.confirmed for node in nodes):
         return Overall.INCONCLUSIVE
-    flips = [node for node in nodes if node.role is Role.FLIP]
-    if not nodes or (flips and all(node.verdict is Verdict.SKIPPED for node in flips)):
+    if not nodes or any(_shows_nothing(rows, case) for case in {row.case.id for row in rows}):
         return Overall.INCONCLUSIVE
     return Overall.CONFIRMED
+
+
+def _shows_nothing(rows: Iterable[Row], case_id: str) -> bool:
+    """Whether every flip of a case was skipped on every row."""
+    nodes = [node for row in rows if row.case.id == case_id for node in row.nodes]
+    flips = [node for node in nodes if node.role is Role.FLIP]
+    return bool(flips) and all(node.verdict is Verdict.SKIPPED for node in flips)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

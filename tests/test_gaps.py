@@ -65,9 +65,15 @@ def test_a_skip_is_no_gap_where_another_row_measured_it() -> None:
     ("parts", "expected"),
     [
         ({"message": "m"}, "the declared failure unset states no place: other failures may fit it"),
-        ({"at": "a.py:1"}, "the declared failure unset states no message: other failures may fit it"),
+        (
+            {"at": "a.py:1"},
+            "the declared failure unset states no message: other failures may fit it",
+        ),
         ({"message_regex": "m", "at": "a.py:1"}, None),
-        ({}, "the declared failure unset states no place and no message: other failures may fit it"),
+        (
+            {},
+            "the declared failure unset states no place and no message: other failures may fit it",
+        ),
     ],
 )
 def test_loose_signatures(parts: dict[str, str], expected: str | None) -> None:

@@ -67,22 +67,22 @@ def ab(
       harness ab vllm-53163 --json > result.json
     """
     root = common.root()
-    named = [store.load_case(store.find_case(name, root)) for name in cases]
-    jobs = _jobs(named, image, root, given=python is not None)
-    wanted = {name: store.load_image(name, root) for name, _ in jobs}
-    selected = [(name, files, workflow.select(files, expression)) for name, files in jobs]
-    selected = [item for item in selected if item[2]]
-    if not selected:
+    chosen = []
+    for files in _cases(cases, image, root, given=python is not None):
+        nodes = workflow.select(files, expression)
+        if nodes:
+            chosen.append((files, nodes, targets.choose_image(files.case, image, root, python)))
+    if not chosen:
         raise BadInput(
             f"-k {expression!r} matches no declared node ID", "See the ids in case.toml."
         )
     folders = []
     with common.Display() as display:
         prepared: dict[str, targets.Target] = {}
-        for name, files, nodes in selected:
-            if name not in prepared:
-                prepared[name] = targets.prepare(
-                    wanted[name], engine, python=python, progress=display
+        for files, nodes, wanted in chosen:
+            if wanted.name not in prepared:
+                prepared[wanted.name] = targets.prepare(
+                    wanted, engine, python=python, progress=display
                 )
             job = workflow.Job(
                 files=files,
@@ -91,7 +91,9 @@ def ab(
                 command=common.command_line(),
             )
             cache = targets.cache_folder()
-            folders.append(workflow.run(job, [prepared[name]], cache=cache, progress=display))
+            folders.append(
+                workflow.run(job, [prepared[wanted.name]], cache=cache, progress=display)
+            )
     report = workflow.assess(folders)
     for folder in folders:
         text = markdown.render(workflow.assess([folder]))
@@ -100,20 +102,21 @@ def ab(
     return report.overall.exit_code
 
 
-def _jobs(
-    named: list[CaseFiles], image: str | None, root: Path, *, given: bool
-) -> list[tuple[str, CaseFiles]]:
-    """Pairs of image name and case; a case that was named runs in any image."""
-    if named:
-        return [(image or files.case.images[0], files) for files in named]
+def _cases(
+    names: tuple[str, ...], image: str | None, root: Path, *, given: bool
+) -> list[CaseFiles]:
+    """The named cases, or every case that fits the image; a case that is named always fits."""
+    if names:
+        return [store.load_case(store.find_case(name, root)) for name in names]
     everything = [store.load_case(root / "cases" / name) for name in store.case_names(root)]
     if not everything:
         raise BadInput(
             f"no cases below {root}", "Name a case folder, or start harness in a project."
         )
-    if image is None:
-        return [(files.case.images[0], files) for files in everything]
-    fitting = [(image, files) for files in everything if given or files.case.fits(image)]
+    if image is None or given:
+        return everything
+    store.load_image(image, root)  # a wrong name is the better complaint
+    fitting = [files for files in everything if files.case.fits(image)]
     if not fitting:
         raise BadInput(
             f"no case fits image {image!r}",

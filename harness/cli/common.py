@@ -13,7 +13,7 @@ import click
 
 from harness import store
 from harness.errors import HarnessError
-from harness.report.text import plain
+from harness.report.text import plain, shown
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -59,20 +59,20 @@ class Display:
 
     def step(self, text: str) -> None:
         """Something is being prepared."""
-        self._what = plain(text)
+        self._what = shown(text)
         if self._live is None or text.startswith(("engine", "removed", "waiting")):
             self._say(self._what)
 
     def arm(self, case_id: str, target: str, arm: str) -> None:
         """An arm begins."""
-        self._where = plain(f"{case_id} on {target}: {arm}")
+        self._where = shown(f"{case_id} on {target}: {arm}")
         self._started = time.monotonic()
         self._say(f"{self._where} arm")
 
     def event(self, step: str, test: str) -> None:
         """The arm does another step, or another test."""
-        self._what = plain(f"{step} {test}".strip())
-        if self._live is None and step != "ran":
+        self._what = shown(f"{step} {test}".strip())
+        if self._live is None:
             self._say(f"  {self._what}")
 
     def _say(self, text: str) -> None:

@@ -23,7 +23,8 @@ def diff(before: Path, after: Path, as_json: bool, as_markdown: bool) -> int:
     """Compare two JUnit files, test by test: pytest, JUnit 5, gotestsum, ctest, googletest …
 
     Exit code 1 when a test that passed before fails afterwards or is gone: missing is
-    never a pass. Exit code 2 when a file cannot be read as JUnit.
+    never a pass. Exit code 3 when one that passed has no result afterwards (stopped, not
+    run), and 2 when a file cannot be read as JUnit.
 
     \b
     Examples:
@@ -39,7 +40,9 @@ def diff(before: Path, after: Path, as_json: bool, as_markdown: bool) -> int:
         from rich.console import Console
 
         terminal.render_diff(table, str(before), str(after), Console(highlight=False))
-    return ExitCode.NOT_CONFIRMED if table.worse else ExitCode.CONFIRMED
+    if table.worse:
+        return ExitCode.NOT_CONFIRMED
+    return ExitCode.INFRASTRUCTURE if table.inconclusive else ExitCode.CONFIRMED
 
 
 def _read(path: Path) -> junit.Document:

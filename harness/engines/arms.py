@@ -6,6 +6,7 @@ the raw files, hash again. It gathers evidence and never judges it.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import time
@@ -83,6 +84,7 @@ class ArmRun:
     staging: Staging | None = None
     seal: Seal | None = None
     command: tuple[str, ...] = ()
+    tests_sha256: str = ""
 
     def run(self) -> ArmRecord:
         """Do all steps and return the record; raw files go to the sink as they are fetched.
@@ -110,6 +112,7 @@ class ArmRun:
             command=self.command,
             exit_code=exit_code,
             environment_sha256=self._environment_digest(),
+            tests_sha256=self.tests_sha256,
             files=self.files,
             probe=self.probe,
             staging=self.staging,
@@ -126,6 +129,7 @@ class ArmRun:
         self._request(self.probe.package_path)
         self.staging = self._answer("stage.py", "stage.json", Staging)
         manifest = self._get("manifest.json", FILE_LIMIT) or b"{}"
+        self.tests_sha256 = _tests_digest(manifest)
         if self.staging.state == "rejected":
             raise _Stop(ArmStatus.PATCH_REJECTED, self.staging.message)
         self._request(self.staging.package_path)
@@ -192,12 +196,9 @@ class ArmRun:
 
     def _line(self, line: str) -> None:
         if line.startswith(_PROGRESS):
-            try:
-                event, node = json.loads(line[len(_PROGRESS) :])
-                self.on_event("testing" if event == "start" else "ran", str(node))
-            except (ValueError, TypeError):
-                self.log.add(line)
-            return
+            with contextlib.suppress(ValueError):
+                self.on_event("testing", str(json.loads(line[len(_PROGRESS) :])))
+                return
         self.log.add(line)
 
     def _answer(self, program: str, name: str, kind: type[T], *, isolated: bool = False) -> T:
@@ -251,6 +252,16 @@ def failed_record(plan: ArmPlan, environment: Environment, engine: str, reason: 
         started=datetime.now(UTC).isoformat(timespec="seconds"),
         duration=0.0,
     )
+
+
+def _tests_digest(manifest: bytes) -> str:
+    """One digest of the test files as the guest saw them; empty where it says nothing usable."""
+    try:
+        work = json.loads(manifest)["work"]
+        digests = {str(path): str(entry[0]) for path, entry in work.items()}
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError):
+        return ""
+    return sha256(json.dumps(sorted(digests.items())).encode())
 
 
 def _own_words(data: bytes) -> str:

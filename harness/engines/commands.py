@@ -20,7 +20,7 @@ from harness.engines.base import OnLine
 from harness.errors import EngineError
 
 _KEPT = 200
-_CONTROL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|[^\x20-\x7e\u00a1-\ud7ff\ue000-\U0010ffff]")
+_ESCAPE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +75,8 @@ def run_all(
 
 def plain(text: str) -> str:
     """One line that is safe to print: no credentials, no control characters, 500 at most."""
-    return _CONTROL.sub("", redact(text.replace("\t", " "))).rstrip()[:500]
+    visible = _ESCAPE.sub("", text.replace("\t", " "))
+    return redact("".join(filter(str.isprintable, visible))).rstrip()[:500]
 
 
 def redact(text: str) -> str:

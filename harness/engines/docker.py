@@ -73,6 +73,8 @@ class DockerSandbox:
         on_line: OnLine,
     ) -> ExecResult:
         """Run a command to its end or its time limit (seconds); at the limit the container dies."""
+        from docker.utils.socket import frames_iter
+
         api = self.client.api
         with faults("running a command"):
             created = api.exec_create(
@@ -80,10 +82,13 @@ class DockerSandbox:
             )
             timer = threading.Timer(time_limit, self._time_out)
             timer.start()
+            # The socket itself: the SDK's stream=True never closes its connection.
+            stream = api.exec_start(created["Id"], socket=True)
             try:
-                _lines(api.exec_start(created["Id"], stream=True), on_line)
+                _lines((data for _, data in frames_iter(stream, tty=False)), on_line)
             finally:
                 timer.cancel()
+                _close(stream)
             if self.killed:
                 return ExecResult(exit_code=None, timed_out=True)
             code = api.exec_inspect(created["Id"])["ExitCode"]
@@ -303,6 +308,15 @@ class DockerEngine:
     def _memory(self) -> int:
         total = int(self.client.info().get("MemTotal", 16 * GIB))
         return min(64 * GIB, total * 9 // 10)
+
+
+def _close(stream: Any) -> None:
+    """Close the connection of an exec, whatever layer of it the SDK handed out."""
+    response = getattr(stream, "_response", None)
+    for layer in (response, stream):
+        if layer is not None:
+            with contextlib.suppress(OSError):
+                layer.close()
 
 
 def _lines(chunks: Iterator[bytes], on_line: OnLine) -> None:

@@ -12,6 +12,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import socket
 import tarfile
 import tempfile
@@ -39,6 +40,9 @@ BUILD_LABEL = "ab-harness.build"
 CLEANING = 20.0
 _MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
 _CHUNK = 1 << 20
+_SCRATCH = "harness-context-"
+#: Lines of the classic builder, and of uv, that say nothing to a reader.
+_BOOKKEEPING = ("--->", "Removing intermediate ", "+ ")
 
 
 def tag(image_folder: Path, image: Image, base: str | None = None) -> str:
@@ -82,8 +86,9 @@ def build(
     with _faults(f"building {name}"):
         base_id = _base(client, image.name, recipe.base, on_step)
         machine = str(client.version().get("Arch", "amd64"))
-        with tempfile.TemporaryDirectory(prefix="harness-context-") as scratch:
-            context = Path(scratch)
+        with tempfile.TemporaryDirectory(prefix=_SCRATCH) as scratch:
+            Path(scratch, "owner").write_text(owner())
+            context = Path(scratch, "context")
             mark = f"{socket.gethostname()}/{owner()}/{os.urandom(4).hex()}"
             _write_context(context, recipe, mark, _MACHINES.get(machine, machine), on_step)
             labels = {
@@ -101,7 +106,7 @@ def build(
 
 
 def reap(client: DockerClient) -> list[str]:
-    """Remove the layers that dead builds of this machine left; return what was removed, in words.
+    """Remove what dead builds of this machine left: layers, wheels; return it in words.
 
     Raises:
         EngineError: the daemon does not answer.
@@ -115,6 +120,11 @@ def reap(client: DockerClient) -> list[str]:
             if host == socket.gethostname() and not is_alive(rest.partition("/")[0]):
                 number = _remove_layers(client, mark, containers=False)
                 removed += [f"{number} layers of an unfinished image"] if number else []
+    for folder in Path(tempfile.gettempdir()).glob(f"{_SCRATCH}*"):
+        with contextlib.suppress(OSError):
+            if not is_alive((folder / "owner").read_text()):
+                shutil.rmtree(folder)
+                removed.append(f"wheels in {folder}")
     return removed
 
 
@@ -185,6 +195,7 @@ def _write_context(folder: Path, recipe: _Recipe, mark: str, machine: str, on_st
         rb'\g<0>\nLABEL %b="%b"' % (BUILD_LABEL.encode(), mark.encode()),
         recipe.dockerfile,
     )
+    folder.mkdir()
     (folder / "Dockerfile").write_bytes(marked)
     lock = folder / Path(recipe.lock.requirements)
     lock.parent.mkdir(parents=True, exist_ok=True)
@@ -254,19 +265,16 @@ class _Build:
             error = str(event.get("error", ""))
             *lines, rest = f"{rest}{event.get('stream', '')}".split("\n")
             for line in (*lines, rest, *error.splitlines()) if error else lines:
-                if text := plain(line).strip():
+                text = plain(line).strip()
+                if text and not text.startswith(_BOOKKEEPING):
                     tail.append(text)
-                    self._tell(text)
+                    self.on_step(text)
             if error:
                 words = "\n".join(f"  | {line}" for line in tail)
                 raise EngineError(
                     f"building {self.name} failed:\n{words}",
                     "Correct the Dockerfile, the lock or the base image (see the lines above).",
                 )
-
-    def _tell(self, text: str) -> None:
-        if not text.startswith(("--->", "Removing intermediate ", "+ ")):
-            self.on_step(text)
 
     def _clean_up(self, deadline: float) -> None:
         """Remove what this build made and no image needs; until ``deadline`` more may appear."""

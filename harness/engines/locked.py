@@ -15,12 +15,14 @@ import json
 import os
 import platform
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from harness.engines.base import OnStep
-from harness.engines.makeenv import FULL, Maker
+from harness.engines.makeenv import FULL, Maker, mark
+from harness.engines.processes import is_alive, kill_marked
 from harness.engines.tree import Manifest, differences, distributions, freeze, remove, scan
 from harness.errors import BadInput, EngineError
 from harness.image import Image, Lock
@@ -94,7 +96,7 @@ def ensure(image_folder: Path, image: Image, cache: Path, on_step: OnStep) -> Pa
             _remove(env)
             raise
         finally:
-            remove(maker.wheels)
+            remove(maker.scratch)
     return env
 
 
@@ -123,14 +125,14 @@ def discard(env: Path) -> None:
 
 def reap(cache: Path) -> list[str]:
     """Remove what builds left that were killed; return what was removed, in words."""
-    removed = []
+    removed = set()
     for folder in sorted(_environments(cache).glob("*/")):
-        env = folder.with_suffix("")  # beside it lies KEY.wheels
+        env = folder.with_suffix("")  # beside it may lie KEY.tmp
         with contextlib.suppress(OSError), _locked(env):
             if not _facts(folder):
                 remove(folder)
-                removed.append(f"unfinished environment {folder.name}")
-    return removed
+                removed.add(f"unfinished environment {env.name}")
+    return sorted(removed)
 
 
 def digest(env: Path) -> str:
@@ -190,23 +192,39 @@ def _remove(env: Path) -> None:
 
 @contextlib.contextmanager
 def _locked(env: Path, on_step: OnStep | None = None) -> Iterator[int]:
-    """Hold the lock on an environment; without ``on_step`` don't wait for it.
+    """Hold the lock on an environment, whose file descriptor this yields.
 
-    Not ``filelock``: the commands must inherit the lock (see makeenv.Maker).
+    Without ``on_step`` it is not waited for: BlockingIOError.
+
+    Not ``filelock``: commands inherit this lock (see makeenv.Maker).
     """
     env.parent.mkdir(parents=True, exist_ok=True)
     handle = os.open(env.with_name(f"{env.name}.lock"), os.O_RDWR | os.O_CREAT, 0o600)
     try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if on_step is None:
-                raise
-            on_step("another process makes this environment: waiting for it")
-            fcntl.flock(handle, fcntl.LOCK_EX)
+        waiting = False
+        while not _taken(handle):
+            holder = os.pread(handle, 1000, 0).decode("utf-8", "replace")
+            dead = holder and not is_alive(holder.rpartition("@")[2])
+            ended = kill_marked(holder) if dead else []  # what a killed process left running
+            if not ended and on_step is None:
+                raise BlockingIOError
+            if not dead and not waiting and on_step is not None:
+                on_step("another process makes this environment: waiting for it")
+                waiting = True
+            time.sleep(0.1)
+        os.ftruncate(handle, 0)
+        os.pwrite(handle, mark().encode(), 0)
         yield handle
     finally:
         os.close(handle)
+
+
+def _taken(handle: int) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 @contextlib.contextmanager

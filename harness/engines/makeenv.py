@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ from harness.engines.packages import (
     uv_environment,
     uv_program,
 )
+from harness.engines.processes import MARK, owner
 from harness.engines.tree import remove
 from harness.errors import EngineError
 from harness.image import Lock
@@ -39,8 +39,9 @@ for name in sys.argv[1:]:
 class Maker:
     """One making of an environment; ``held`` is the file descriptor of the lock on it.
 
-    The commands inherit that descriptor: when this process is killed with SIGKILL, a uv that
-    goes on for some seconds keeps the lock, and nobody else begins in the same folder.
+    The commands inherit that descriptor: when this process is killed with SIGKILL, what it
+    started keeps the lock, so that nobody else begins in the same folder, and carries the mark,
+    by which the next process finds and ends it.
     """
 
     image: str
@@ -50,13 +51,14 @@ class Maker:
     on_step: OnStep
 
     @property
-    def wheels(self) -> Path:
-        """uv's cache for this making alone: its files become the environment's, by hard links.
+    def scratch(self) -> Path:
+        """A folder for this making alone, with uv's cache and a HOME in it; gone in the end.
 
-        From the user's own cache they would have to be copied (twice the time, measured), as
-        links into it would let other environments change this one.
+        The cache's files become the environment's, by hard links. From the user's own cache
+        they would have to be copied (twice the time, measured), as links into it would let
+        other environments change this one.
         """
-        return self.env.with_name(f"{self.env.name}.wheels")
+        return self.env.with_name(f"{self.env.name}.tmp")
 
     def make(self, requirements: Path) -> None:
         """Make, install, import once; the folder is then as it shall stay, and still writable.
@@ -66,11 +68,11 @@ class Maker:
         """
         began = time.monotonic()
         remove(self.env)
-        remove(self.wheels)
+        remove(self.scratch)
         settings = pip_settings()
         self._create(settings)
         self._install(requirements, settings)
-        remove(self.wheels)
+        remove(self.scratch)
         self.on_step(f"packages installed after {time.monotonic() - began:.0f} s")
         if self.lock.warm:
             self._warm_up()
@@ -107,7 +109,7 @@ class Maker:
             )
 
     def _uv(self, settings: PipSettings, *arguments: str) -> Ended:
-        argv = [uv_program(), *arguments, "--cache-dir", str(self.wheels)]
+        argv = [uv_program(), *arguments, "--cache-dir", str(self.scratch / "uv")]
         return self._run(argv, uv_environment(settings), self.env.parent, self._tell)
 
     def _warm_up(self) -> None:
@@ -116,15 +118,16 @@ class Maker:
         self.on_step(f"importing {', '.join(self.lock.warm)} once, which compiles them")
         python = str(self.env / "bin" / "python")
         seen: list[str] = []
-        with tempfile.TemporaryDirectory(prefix="harness-warm-") as home:
-            path = f"{self.env}/bin:/usr/local/bin:/usr/bin:/bin"
-            env = {"PATH": path, "HOME": home, "TMPDIR": home, "LC_ALL": "C.UTF-8"}
-            argv = [python, "-I", "-c", _IMPORT, *self.lock.warm]
-            ended = self._run(argv, env, Path(home), seen.append, WARM_LIMIT)
-            if ended.code == 0 and "pytest" in self.lock.warm:
-                # pytest compiles plugins in its own way, when it loads them.
-                argv = [python, "-I", "-m", "pytest", "--help"]
-                ended = self._run(argv, env, Path(home), lambda line: None, WARM_LIMIT)
+        home = self.scratch / "home"
+        home.mkdir(parents=True)
+        path = f"{self.env}/bin:/usr/local/bin:/usr/bin:/bin"
+        env = {"PATH": path, "HOME": str(home), "TMPDIR": str(home), "LC_ALL": "C.UTF-8"}
+        argv = [python, "-I", "-c", _IMPORT, *self.lock.warm]
+        ended = self._run(argv, env, home, seen.append, WARM_LIMIT)
+        if ended.code == 0 and "pytest" in self.lock.warm:
+            # pytest compiles plugins in its own way, when it loads them.
+            argv = [python, "-I", "-m", "pytest", "--help"]
+            ended = self._run(argv, env, home, lambda line: None, WARM_LIMIT)
         if ended.code != 0:
             marks = [line.removeprefix(_MARK) for line in seen if line.startswith(_MARK)]
             how = "fails" if ended.code is not None else f"took more than {WARM_LIMIT:.0f} s"
@@ -145,7 +148,7 @@ class Maker:
     ) -> Ended:
         (ended,) = run_all(
             [argv],
-            env=env,
+            env=env | {MARK: mark()},
             cwd=str(cwd),
             on_line=on_line,
             pass_fds=[self.held],
@@ -156,6 +159,11 @@ class Maker:
     def _tell(self, line: str) -> None:
         if line.strip() and not line.startswith((" + ", "Using ", "Activate ", "Creating ")):
             self.on_step(f"uv: {plain(line.strip())}")
+
+
+def mark() -> str:
+    """What marks every command that this process starts for an environment."""
+    return f"environment@{owner()}"
 
 
 def _remedy(ended: Ended, otherwise: str) -> str:

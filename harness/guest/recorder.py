@@ -36,10 +36,10 @@ class Recorder:
         self.journal.write(json.dumps(values) + "\n")
         self.journal.flush()
 
-    def tell(self, event, node):
+    def tell(self, node):
         """A line for the live display; nothing is derived from it."""
         try:
-            os.write(self.progress, ("::harness::" + json.dumps([event, node]) + "\n").encode())
+            os.write(self.progress, ("\n::harness::" + json.dumps(node) + "\n").encode())
         except OSError:
             pass
 
@@ -83,9 +83,10 @@ class Recorder:
             item.user_properties.append(("harness_node_id", self.name(item.nodeid)))
         self.write("collected", ids=collected, selected=[self.name(i.nodeid) for i in kept])
 
+    @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logstart(self, nodeid, location):
         self.write("test-start", id=self.name(nodeid))
-        self.tell("start", self.name(nodeid))
+        self.tell(self.name(nodeid))
 
     @pytest.hookimpl(hookwrapper=True)
     def pytest_runtest_makereport(self, item, call):
@@ -113,7 +114,6 @@ class Recorder:
 
     def pytest_runtest_logfinish(self, nodeid, location):
         self.write("test-end", id=self.name(nodeid))
-        self.tell("end", self.name(nodeid))
 
     def pytest_sessionfinish(self, session, exitstatus):
         module = sys.modules.get(self.package)

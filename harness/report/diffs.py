@@ -132,9 +132,10 @@ def _gaps(found: FlipTable) -> Iterator[str]:
     yield from found.warnings
     for document in (found.before, found.after):
         if document.load_errors:
+            number = len(document.load_errors)
             names = ", ".join(list(document.load_errors)[:5])
-            more = "" if len(document.load_errors) <= 5 else f" and {len(document.load_errors) - 5} more"
-            yield f"{document.where}: could not be loaded, so their tests are unknown: {names}{more}"
+            more = f" and {number - 5} more" if number > 5 else ""
+            yield f"{document.where}: {number} could not be loaded, tests unknown: {names}{more}"
         if document.flaky:
             tests = count(len(document.flaky), "test")
             yield f"{document.where}: {tests} passed only when run again"

@@ -12,9 +12,9 @@ from harness.flips import FlipTable
 from harness.flips import Node as FlipNode
 from harness.junit_document import Detail
 from harness.outcome import Arm, Outcome
-from harness.record import Failure
+from harness.record import ArmEvidence, Failure
 from harness.report import diffs
-from harness.report.summary import arm_named, arms, image
+from harness.report.summary import arm_named, image, staging_of
 from harness.verdict import NodeVerdict, Report, Row
 
 SCHEMA = "ab-harness/report/1"
@@ -93,9 +93,7 @@ def _counts(counts: Mapping[Outcome, int]) -> dict[str, int]:
 
 
 def _patch(row: Row) -> dict[str, Any]:
-    """How the patch fitted; of the arm that it was applied to or taken out of, where there is one."""
-    found = [arm.record.staging for _, arm in arms(row) if arm.record.staging]
-    staging = next((s for s in found if s.action != "none"), found[-1] if found else None)
+    staging = staging_of(row)
     return {
         "sha256": row.run.patch_sha256,
         "state": staging.state if staging else "",
@@ -109,19 +107,16 @@ def _patch(row: Row) -> dict[str, Any]:
 def _provenance(row: Row) -> dict[str, Any]:
     run = plain(row.run)
     del run["targets"]
-    records = {}
-    for arm in Arm:
-        evidence = arm_named(row, arm)
-        records[arm.value] = None if evidence is None else _arm(plain(evidence.record))
-        if evidence is not None:
-            records[arm.value]["collected"] = list(evidence.results.collected)
-            records[arm.value]["problems"] = list(evidence.results.problems)
-    return {"run": run, "arms": records}
+    return {"run": run, "arms": {arm.value: _arm(arm_named(row, arm)) for arm in Arm}}
 
 
-def _arm(record: dict[str, Any]) -> dict[str, Any]:
+def _arm(evidence: ArmEvidence | None) -> dict[str, Any] | None:
+    if evidence is None:
+        return None
+    record: dict[str, Any] = plain(evidence.record)
     del record["arm"]
-    return record
+    results = evidence.results
+    return record | {"collected": list(results.collected), "problems": list(results.problems)}
 
 
 def _node(node: NodeVerdict, row: Row, index: int) -> dict[str, Any]:

@@ -137,13 +137,13 @@ def _same(group: Group) -> str:
     digests = ", ".join(code(f"sha256:{digest[:12]}…") for digest in list(patches)[:3])
     tests = same_tests(group)
     named = ", ".join(
-        f"{code(path)} {code(f'sha256:{digest[:12]}…')}" for path, digest in list(tests.items())[:3]
+        f"{code(path)}{' (… below)' if path == group.file else ''} {code(f'sha256:{digest[:12]}…')}"
+        for path, digest in list(tests.items())[:3]
     )
     more = f" and {count(len(tests) - 3, 'more file')}" if len(tests) > 3 else ""
-    dots = f"; … stands for {code(group.file)}" if group.file else ""
     return (
-        f"same image and same test files in both arms: {named}{more}; "
-        f"only the production hunks of {code(group.case.patch)} {digests} differ{dots}"
+        f"same image and same test {'file' if len(tests) == 1 else 'files'} in both arms: "
+        f"{named}{more}; only the production hunks of {code(group.case.patch)} {digests} differ"
     )
 
 

@@ -104,13 +104,13 @@ def headline(report: Report) -> str:
         case Overall.INCONCLUSIVE:
             what, bad = "could not be measured", [node for node in nodes if not node.confirmed]
             if not bad:
-                return "Inconclusive: every test that should flip was skipped, so nothing was shown."
+                return "Inconclusive: every test that should flip was skipped: nothing was shown."
     name = "Not confirmed" if report.overall is Overall.NOT_CONFIRMED else "Inconclusive"
     return f"{name}: {len(bad):,} of {count(len(nodes), 'claim')} {what}: {tally(bad)}."
 
 
 def tally(nodes: Iterable[NodeVerdict]) -> str:
-    """How often each verdict was found, for example ``1 flip, 1 control, 1 skipped as declared``."""
+    """How often each verdict was found: ``1 flip, 1 control, 1 skipped as declared``."""
     found = Counter((node.verdict, node.confirmed) for node in nodes)
     words = []
     for verdict in Verdict:
@@ -131,17 +131,10 @@ def by_row(report: Report) -> list[str]:
     ]
 
 
-def outcome_word(outcome: Outcome, failure: Failure | None) -> str:
-    """The outcome, or that the test file could not be loaded."""
-    if outcome is Outcome.MISSING and failure is not None:
-        return "cannot be loaded"
-    return outcome.value
-
-
 def outcomes(verdict: NodeVerdict) -> str:
     """Both outcomes of a node, for example ``failed → passed``."""
-    before = outcome_word(verdict.unpatched, verdict.failure)
-    after = outcome_word(verdict.patched, verdict.patched_failure)
+    before = _outcome_word(verdict.unpatched, verdict.failure)
+    after = _outcome_word(verdict.patched, verdict.patched_failure)
     return f"{before} → {after}"
 
 
@@ -156,17 +149,22 @@ def failure_words(failure: Failure) -> str:
     return f"{name}: {failure.message}" if failure.message else name
 
 
+def staging_of(row: Row) -> Staging | None:
+    """What is known of the patch: from the arm that it was applied to, or taken out of."""
+    found = [arm.record.staging for _, arm in arms(row) if arm.record.staging]
+    acted = [staging for staging in found if staging.action != "none"]
+    return next(iter([*acted, *reversed(found)]), None)
+
+
 def patch_words(row: Row) -> str:
     """How the patch fitted the image's tree, and what was done with it."""
-    found = [arm.record.staging for _, arm in arms(row) if arm.record.staging]
-    if not found:
+    staging = staging_of(row)
+    if staging is None:
         return "no arm got as far as the patch"
-    staging = next((s for s in found if s.action != "none"), found[-1])
-    match staging.state:
-        case "empty":
-            return "the patch has no hunks: both arms are the same"
-        case "rejected":
-            return f"rejected: {staging.message}"
+    if staging.state == "empty":
+        return "the patch has no hunks: both arms are the same"
+    if staging.state == "rejected":
+        return f"rejected: {staging.message}"
     files = len({hunk.file for hunk in staging.hunks})
     hunks = f"{count(len(staging.hunks), 'hunk')} in {count(files, 'file')}"
     if staging.state == "already-applied":
@@ -179,9 +177,11 @@ def patch_words(row: Row) -> str:
 
 
 def same_tests(group: Group) -> dict[str, str]:
-    """The digest of each test file, where all rows agree; the workflow refuses others."""
+    """The digest of each test file where all rows agree, the file of the node IDs first."""
     first = group.rows[0].run.tests_sha256
-    return first if all(row.run.tests_sha256 == first for row in group.rows) else {}
+    if any(row.run.tests_sha256 != first for row in group.rows):
+        return {}  # the workflow refuses such rows: this is for rows from elsewhere
+    return dict(sorted(first.items(), key=lambda item: item[0] != group.file))
 
 
 def arms(row: Row) -> Iterator[tuple[Arm, ArmEvidence]]:
@@ -227,7 +227,15 @@ def _confirmed(report: Report) -> str:
         controls = sum(v.verdict is Verdict.CONTROL_HELD for row in report.rows for v in row.nodes)
         return f"Confirmed, but no test was claimed to flip: {count(controls, 'control')} held."
     verbs = ("fails", "passes") if tests == 1 else ("fail", "pass")
-    return f"Confirmed: {listed(where)} {verbs[0]} unpatched as declared and {verbs[1]} with the patch."
+    what = f"{verbs[0]} unpatched as declared and {verbs[1]} with the patch"
+    return f"Confirmed: {listed(where)} {what}."
+
+
+def _outcome_word(outcome: Outcome, failure: Failure | None) -> str:
+    """The outcome, or that the test file could not be loaded."""
+    if outcome is Outcome.MISSING and failure is not None:
+        return "cannot be loaded"
+    return outcome.value
 
 
 def _verdict_words(verdict: Verdict, number: int, *, confirmed: bool) -> str:

@@ -47,6 +47,8 @@ def render(report: Report, console: Console) -> None:
     for group in groups(report):
         if several:
             out.line(f"{group.case.id}: {texts.oneline(group.case.title)}", style="bold underline")
+        if group.file:
+            out.line(f"… is {group.file}", style="dim")
         for label, row in zip(group.labels, group.rows, strict=True):
             _row(out, group, label, row)
     out.line("Gaps, not measured here:" if report.gaps else "Gaps: none known to the tool.")

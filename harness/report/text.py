@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Sequence
 
 #: Appended wherever a text was shortened.
 CUT = "[cut]"
@@ -85,7 +86,7 @@ def cells(*texts: str) -> str:
     return "| " + " | ".join(_cell(text) for text in texts) + " |"
 
 
-def table(header: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
+def table(header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
     """The lines of a Markdown table, of cells that are inert Markdown already."""
     return [cells(*header), "|" + "---|" * len(header), *(cells(*row) for row in rows)]
 

@@ -42,10 +42,14 @@ def test_a_long_evidence_path_stays_in_one_piece() -> None:
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.text(min_size=1) | st.sampled_from(["[red]x[/red]", "\x1b[31m", "\x9b1m", "a\nconfirmed: 9"]))
+@given(
+    st.text(min_size=1) | st.sampled_from(["[red]x[/red]", "\x1b[31m", "\x9b1m", "a\nconfirmed: 9"])
+)
 def test_untrusted_text_is_shown_not_obeyed(text: str) -> None:
     nodes = (reports.verdict(f"t.py::{text}", Verdict.WRONG_RED, confirmed=False, reason=text),)
-    case = replace(CASE, title=text, owed=(text,), nodes=(Node(id=f"t.py::{text}", role=Role.FLIP),))
+    case = replace(
+        CASE, title=text, owed=(text,), nodes=(Node(id=f"t.py::{text}", role=Role.FLIP),)
+    )
     row = cpu_row(nodes, case=case, probe=replace(PROBE, device=text))
     lines = printed(reports.report(row, cuda_row(nodes, case=case, refused=(text,))), 140)
     assert all(char.isprintable() for line in lines for char in line)
@@ -53,7 +57,9 @@ def test_untrusted_text_is_shown_not_obeyed(text: str) -> None:
 
 
 def test_markup_is_shown_as_it_is() -> None:
-    nodes = (reports.verdict("t.py::t[red]", Verdict.NOT_FIXED, confirmed=False, reason="[b]no[/b]"),)
+    nodes = (
+        reports.verdict("t.py::t[red]", Verdict.NOT_FIXED, confirmed=False, reason="[b]no[/b]"),
+    )
     text = "\n".join(printed(reports.report(cpu_row(nodes))))
     assert "t.py::t[red]" in text
     assert "[b]no[/b]" in text
@@ -64,7 +70,7 @@ def test_many_nodes_are_cut_and_the_bad_ones_come_first() -> None:
     good = [replace(CPU_NODES[0], node_id=f"t.py::good[{n}]") for n in range(1000)]
     lines = printed(reports.report(cpu_row((*good, bad))))
     assert len(lines) < 1500
-    assert "bad" in lines[2]
+    assert "bad" in lines[3]
     assert "[cut] 801 more node IDs; --json has them all" in lines
 
 

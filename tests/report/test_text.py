@@ -57,6 +57,7 @@ ANYTHING = st.one_of(
     st.tuples(st.sampled_from(HOSTILE), st.text(max_size=5), st.sampled_from(HOSTILE)).map("".join),
 )
 
+
 @given(ANYTHING)
 def test_shown_has_only_visible_characters(value: str) -> None:
     shown = text.shown(value)

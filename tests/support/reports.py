@@ -40,7 +40,11 @@ RED = Failure(
 SKIP = "Marlin is a candidate on CUDA only"
 HUNKS = tuple(
     HunkResult(file=file, number=number, offset=offset)
-    for file, number, offset in (("example/oracle.py", 1, 0), ("example/oracle.py", 2, 0), ("example/moe.py", 1, 0))
+    for file, number, offset in (
+        ("example/oracle.py", 1, 0),
+        ("example/oracle.py", 2, 0),
+        ("example/moe.py", 1, 0),
+    )
 )
 CASE = Case(
     id="example-1",
@@ -55,7 +59,9 @@ CASE = Case(
         Node(id=TRITON, role=Role.CONTROL),
     ),
     images=("*",),
-    signatures={"unset": Signature(exception="TypeError", message=MESSAGE, at="marlin_utils.py:378")},
+    signatures={
+        "unset": Signature(exception="TypeError", message=MESSAGE, at="marlin_utils.py:378")
+    },
     links=("https://example.invalid/pull/1",),
     owed=("no model-level load",),
 )
@@ -195,7 +201,10 @@ def evidence(
         command=("pytest", "--rootdir=$ARM/work", FILE),
         exit_code=1 if before else 0,
         environment_sha256="e1" * 32,
-        files={"junit.xml": ("a1" if before else "b1") * 32, "output.log": ("a2" if before else "b2") * 32},
+        files={
+            "junit.xml": ("a1" if before else "b1") * 32,
+            "output.log": ("a2" if before else "b2") * 32,
+        },
         probe=probe,
         staging=staging if before else replace(staging, action="applied", tree_after="8f" * 32),
         seal=Seal(),

@@ -1,0 +1,1 @@
+"""What starts environments: the only folder that starts processes or containers."""
