@@ -19,7 +19,7 @@ from harness.junit_dialects import (
     outcome_of_child,
     stands_for_no_test,
 )
-from harness.junit_document import MAX_BODY, MAX_MESSAGE, Detail, Document, detail, doubts
+from harness.junit_document import MAX_BODY, MAX_MESSAGE, Detail, Document, cut, detail, doubts
 from harness.outcome import Outcome, worst
 
 #: The property under which the recorder writes the exact node ID.
@@ -142,7 +142,7 @@ class Builder:
         """Take a start: of a suite, of a test, or of what is in a test."""
         if self._ends:
             self._settle()
-        local, case = name.rpartition(":")[2] if ":" in name else name, self._case
+        local, case = _local(name), self._case
         depth = self._depth = self._depth + 1
         if depth > MAX_DEPTH:
             raise self.error(f"elements are nested more than {MAX_DEPTH} deep")
@@ -233,7 +233,7 @@ class Builder:
                 self._no_test = stands_for_no_test(case, "")
         if self._no_test and outcome in RED and self._node_id is None:
             self._tally.no_tests += not self._implicit
-            name = load_name(case, self._suites.path) or "(file)"
+            name = cut(load_name(case, self._suites.path), MAX_KEY) or "(file)"
             self._load_errors.setdefault(name, self._detail(keep_body=True))
         else:
             self._record(self._node_id or self._key(case), outcome)
@@ -246,8 +246,10 @@ class Builder:
         else:
             key = f"{self._suites.path}::{case.get('name', '')}"
             self._paths_left -= len(key)
-        if len(key) > MAX_KEY or self._paths_left < 0:
-            raise self.error(f"a test's name is longer than {MAX_KEY} characters, or all are")
+        if len(key) > MAX_KEY:
+            raise self.error(f"a test's name is longer than {MAX_KEY} characters")
+        if self._paths_left < 0:
+            raise self.error(f"names made of suites' names are longer than {MAX_PATHS} together")
         return key
 
     def _record(self, key: str, outcome: Outcome) -> None:

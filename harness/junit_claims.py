@@ -175,8 +175,8 @@ class Suites:
     """The open suites of a file, their path, and what the closed ones claimed.
 
     ``path`` are the names of the open ``<testsuite>`` elements, joined by ``/``, and ``depth`` is
-    the innermost's; ``claimed`` is what the suite that closed last claims, in the end the outermost,
-    or its inner ones where it claims nothing.
+    the innermost's; ``claimed`` is what the suite that closed last claims (in the end, the
+    outermost), or its inner ones where it claims nothing.
     """
 
     __slots__ = ("_complaints", "_open", "claimed", "depth", "path", "tally")

@@ -72,9 +72,17 @@ def find(client: DockerClient, image_folder: Path, image: Image, base: str | Non
 
 
 def build(
-    client: DockerClient, image_folder: Path, image: Image, base: str | None, on_step: OnStep
+    client: DockerClient,
+    image_folder: Path,
+    image: Image,
+    base: str | None,
+    on_step: OnStep,
+    *,
+    target: str = "",
 ) -> str:
     """Build the image and return its ID; on failure and on Ctrl-C nothing of it stays.
+
+    ``target`` is a stage of the Dockerfile to stop at, or empty for the whole.
 
     Raises:
         BadInput: the Dockerfile or the lock cannot be read.
@@ -100,6 +108,7 @@ def build(
             }
             arguments = {"BASE": recipe.base, "WARM": " ".join(recipe.lock.warm)}
             options = {"buildargs": json.dumps(arguments), "labels": json.dumps(labels)}
+            options |= {"target": target} if target else {}
             return _Build(client=client, name=name, mark=mark, on_step=on_step).run(
                 context, options
             )
