@@ -126,8 +126,12 @@ class Builder:
             and ("status" not in case or case["status"] in RAN)
             and ("result" not in case or case["result"] in RAN)
         ):
-            key = self._node_id or f"{case.get('classname', '')}::{case.get('name', '')}"
-            if key not in self.outcomes and key[0] != ":" and len(key) <= MAX_KEY:
+            try:
+                classname = case["classname"]
+                key = self._node_id or f"{classname}::{case['name']}"
+            except KeyError:
+                classname = key = ""
+            if classname and key not in self.outcomes and len(key) <= MAX_KEY:
                 self.outcomes[key] = _PASSED
                 self._case = attributes
                 ends.clear()

@@ -5,9 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 import tomllib
-from collections.abc import Hashable
 from dataclasses import fields, is_dataclass
-from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from harness.errors import BadInput
@@ -74,11 +72,16 @@ def dump_json(record: Any) -> str:
     return json.dumps(data, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 
 
-@cache
-def _adapter(kind: Hashable) -> TypeAdapter[Any]:
-    from pydantic import TypeAdapter
+_ADAPTERS: dict[type[Any], TypeAdapter[Any]] = {}
 
-    return TypeAdapter(kind)
+
+def _adapter(kind: type[Any]) -> TypeAdapter[Any]:
+    """The checker of a type; making one takes milliseconds, so each is made once."""
+    if kind not in _ADAPTERS:
+        from pydantic import TypeAdapter
+
+        _ADAPTERS[kind] = TypeAdapter(kind)
+    return _ADAPTERS[kind]
 
 
 def _complaints(error: ValidationError, kind: type[Any]) -> list[str]:

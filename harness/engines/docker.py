@@ -85,7 +85,8 @@ class DockerSandbox:
             # The socket itself: the SDK's stream=True never closes its connection.
             stream = api.exec_start(created["Id"], socket=True)
             try:
-                _lines((data for _, data in frames_iter(stream, tty=False)), on_line)
+                frames = frames_iter(stream, tty=False)  # type: ignore[no-untyped-call]
+                _lines((data for _, data in frames), on_line)
             finally:
                 timer.cancel()
                 _close(stream)

@@ -256,10 +256,8 @@ def test_the_time_limit_stops_an_arm(bench: Bench) -> None:
     assert report.overall is Overall.INCONCLUSIVE
 
 
-CRASH = CORE.replace(
-    "    if factor <= 0:",
-    "    import os\n    import signal\n\n    os.kill(os.getpid(), signal.SIGSEGV)\n    if factor <= 0:",
-)
+SEGFAULT = "    import os\n    import signal\n\n    os.kill(os.getpid(), signal.SIGSEGV)\n"
+CRASH = CORE.replace("    if factor <= 0:", SEGFAULT + "    if factor <= 0:")
 
 
 def test_a_crash_in_the_middle_keeps_what_ran_before(bench: Bench) -> None:

@@ -21,7 +21,7 @@ import pytest
 from support.golden import BASE
 from support.wheels import DOCKERFILE, configure_pip, image, only_wheels_of, wheel
 
-from harness.engines import dockerbuild
+from harness.engines import builder, dockerbuild
 from harness.errors import BadInput, EngineError, ImageUnavailable
 from harness.image import Image, from_reference
 
@@ -93,9 +93,9 @@ def _build(
 
 def _layers(client: Any, pid: int) -> list[str]:
     """What the builds of a process left on the daemon, which others use at the same time."""
-    found = client.api.images(all=True, filters={"label": dockerbuild.BUILD_LABEL})
-    found += client.api.containers(all=True, filters={"label": dockerbuild.BUILD_LABEL})
-    return [one["Id"] for one in found if f":{pid}:" in one["Labels"][dockerbuild.BUILD_LABEL]]
+    found = client.api.images(all=True, filters={"label": builder.BUILD_LABEL})
+    found += client.api.containers(all=True, filters={"label": builder.BUILD_LABEL})
+    return [one["Id"] for one in found if f":{pid}:" in one["Labels"][builder.BUILD_LABEL]]
 
 
 def _contexts(tmp_path: Path) -> list[Path]:
@@ -155,7 +155,7 @@ def test_a_folder_becomes_a_tar(tmp_path: Path) -> None:
     for name, data in contents.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(data)
-    pieces = [*dockerbuild._tar(tmp_path)]
+    pieces = [*builder._tar(tmp_path)]
     assert max(map(len, pieces)) <= 1 << 20
     with tarfile.open(fileobj=io.BytesIO(b"".join(pieces))) as archive:
         read = {item.name: archive.extractfile(item).read() for item in archive}
@@ -196,7 +196,7 @@ def test_labels_say_what_it_is_made_of(tmp_path: Path, shelf: Path, client: Any)
     assert labels[dockerbuild.LABEL] == "tiny-image"
     assert len(labels["ab-harness.lock"]) == len(labels["ab-harness.recipe"]) == 64
     assert labels["ab-harness.base"] == client.images.get(BASE).id
-    assert labels[dockerbuild.BUILD_LABEL] == ""
+    assert labels[builder.BUILD_LABEL] == ""
 
 
 @pytest.mark.docker

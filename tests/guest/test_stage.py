@@ -34,6 +34,7 @@ PATCH = (
 ADD = "--- /dev/null\n+++ b/src/pkg/sub/n.py\n@@ -0,0 +1 @@\n+n = 1\n"
 REMOVE = "--- a/src/pkg/o.py\n+++ /dev/null\n@@ -1 +0,0 @@\n-o = 1\n"
 NOWHERE = "--- a/src/pkg/o.py\n+++ b/src/pkg/o.py\n@@ -1 +1 @@\n-p = 1\n+p = 2\n"
+SAME = NOWHERE.replace("p = 1", "o = 1").replace("p = 2", "o = 1")
 Tree = dict[str, str]
 BASE: Tree = {"pkg/__init__.py": "", "pkg/m.py": OLD, "pkg/o.py": "o = 1\n"}
 
@@ -146,7 +147,7 @@ STATES: dict[str, tuple[str, Tree, str, str, str, Tree]] = {
     "both, neither at its line": (
         PATCH, {"pkg/m.py": "#\n" + NEW + OLD}, "rejected", "none", "none", {}
     ),
-    "no-op": (NOWHERE.replace("= 2", "= 1").replace("p =", "o ="), {}, "clean", "applied", "none", {}),
+    "no-op": (SAME, {}, "clean", "applied", "none", {}),
     "rejected": (PATCH, {"pkg/m.py": "x\n"}, "rejected", "none", "none", {}),
     "half": (PATCH + NOWHERE, {}, "rejected", "none", "none", {}),
     "half, the other": (NOWHERE + PATCH, {}, "rejected", "none", "none", {}),
@@ -348,7 +349,8 @@ def test_patch_fails_after_a_good_dry_run(arm: Arm, tmp_path: Path) -> None:
         "#!/bin/sh\n"
         'case "$*" in *--version*) echo "GNU patch 2.7.6"; exit;;\n'
         "*--reverse*) exit 1;; *--dry-run*) exit 0;; esac\n"
-        "mkdir pkg/sub; echo broken > pkg/m.py; echo n > pkg/o.py; echo 'patch: **** disk full'; exit 2\n"
+        "mkdir pkg/sub; echo broken > pkg/m.py; echo n > pkg/o.py\n"
+        "echo 'patch: **** disk full'; exit 2\n"
     )
     fake.chmod(0o755)
     arm.path = f"{fake.parent}:{arm.path}"
