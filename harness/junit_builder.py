@@ -208,7 +208,7 @@ class Builder:
         self._parts.clear()
         if self._texts or self._no_test:
             self._capture(MAX_BODY)
-        elif not message or message.isspace():
+        elif not message:
             self._capture(MAX_MESSAGE)
         elif self._capturing:
             self._stop()
@@ -274,16 +274,17 @@ class Builder:
             self._flaky.append(key)
 
     def _detail(self, *, keep_body: bool) -> Detail:
-        """Make the detail of the open test; tests that say the same share one (mostly skips)."""
+        """Make the detail of the open test; tests that were skipped for one reason share one."""
         words = (self._message, self._type)
-        if not self._parts and words in self._shared:
+        share = not self._parts and self._result not in RED
+        if share and words in self._shared:
             return self._shared[words]
         made = detail(*words, "".join(self._parts), keep_body=keep_body)
         self._text_left -= len(made.message) + len(made.type) + len(made.body)
         if self._text_left < 0:
             self._dropped += 1
             return Detail()
-        if not self._parts and len(self._shared) < _MAX_SHARED:
+        if share and len(self._shared) < _MAX_SHARED:
             self._shared[words] = made
         return made
 

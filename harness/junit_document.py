@@ -46,10 +46,13 @@ class Detail:
 
 def detail(message: str, kind: str, body: str, *, keep_body: bool) -> Detail:
     """Make a capped detail; where the tool gives no message, the body's first line is one."""
-    if not message or message.isspace():
+    if body and not message:
         message = next((line.strip() for line in body.splitlines() if line.strip()), "")
-    body = cut(body, MAX_BODY) if keep_body else ""
-    return Detail(message=cut(message, MAX_MESSAGE), type=cut(kind, MAX_TYPE), body=body)
+    if len(message) > MAX_MESSAGE:
+        message = cut(message, MAX_MESSAGE)
+    if len(kind) > MAX_TYPE:
+        kind = cut(kind, MAX_TYPE)
+    return Detail(message=message, type=kind, body=cut(body, MAX_BODY) if keep_body else "")
 
 
 def cut(text: str, limit: int) -> str:
