@@ -3,8 +3,8 @@
 A claim that disagrees points to a file that was cut, edited or forged. Tools count differently,
 so each number is checked against a range, not a value: pytest counts a test twice when its call
 passes and its teardown fails, and once when both fail (then in two ``<testcase>`` elements);
-surefire counts a test once for all its reruns; googletest and ctest leave disabled tests out of
-``skipped``; some tools leave nested suites out of the outer one's numbers.
+googletest and ctest leave disabled tests out of ``skipped``; some tools leave nested suites out of
+the outer one's numbers; surefire (no file of its own was at hand) counts a test once for all tries.
 """
 
 from __future__ import annotations

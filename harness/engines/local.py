@@ -113,7 +113,9 @@ class LocalEngine:
         if image.lock is None:
             return ""
         found = locked.find(self._cache, locked.key_of(Path(image.folder), image))
-        return _distributions(str(found / "bin" / "python"), _LOCKED)[0] if found else ""
+        if found is None:
+            return ""
+        return f"sha256:{_distributions(str(found / 'bin' / 'python'), _LOCKED)[0]}"
 
     def prepare(self, image: Image, *, on_step: OnStep) -> Environment:
         """Make the locked environment once, or look at the interpreter that was given.

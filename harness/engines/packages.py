@@ -17,6 +17,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import unquote
 
 from harness.engines.base import OnStep
 from harness.engines.commands import Ended, plain, run_all
@@ -268,8 +269,8 @@ def _backend_page(requirements: Path, python: str, machine: str, backend: str) -
         raise EngineError(f"uv cannot find the wheel either:\n{ended.last_words()}", REMEDY)
     found = tomllib.loads(out.read_text(encoding="utf-8"))["packages"]
     links = [
-        f'<a href="{html.escape(wheel["url"])}#sha256={wheel["hashes"]["sha256"]}">'
-        f"{html.escape(wheel['url'].rpartition('/')[2].replace('%2B', '+'))}</a>"
+        f'<a href="{html.escape(wheel["url"])}">'  # the lock has the hash
+        f"{html.escape(unquote(wheel['url'].rpartition('/')[2]))}</a>"
         for package in found
         for wheel in package.get("wheels", ())
         if "url" in wheel
