@@ -8,16 +8,15 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
-import threading
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.engines import archive
-from harness.engines.base import Environment, ExecResult, OnLine, OnStep, Sandbox
+from harness.engines import dockerbuild
+from harness.engines.base import Environment, OnStep, Sandbox
+from harness.engines.container import ContainerSandbox, faults
 from harness.engines.processes import is_alive, owner
-from harness.errors import EngineError, EngineUnavailable, ImageUnavailable
+from harness.errors import EngineUnavailable, ImageUnavailable
 from harness.image import Image
 from harness.record import ImageIdentity
 
@@ -26,108 +25,12 @@ if TYPE_CHECKING:
     from docker.models.containers import Container
 
 LABEL = "ab-harness.owner"
-ROOT = "/ab-harness"
 #: Made by .ci/make-base on a machine that reaches no registry of images.
 OWN_BASE = "harness-base:bookworm"
 GIB = 1 << 30
 #: A container outlives a harness that was killed by at most this many seconds.
 LIFETIME = 24 * 3600
 PIDS = 4096
-_LINE = 1 << 16
-
-
-@contextlib.contextmanager
-def faults(doing: str) -> Iterator[None]:
-    """Turn whatever the SDK and its transport raise into an EngineError that says what was done."""
-    import docker.errors
-    import requests
-
-    try:
-        yield
-    except (docker.errors.DockerException, requests.RequestException, OSError) as error:
-        text = getattr(error, "explanation", None) or str(error)
-        raise EngineError(f"Docker failed while {doing}: {text}") from error
-
-
-@dataclass(slots=True, kw_only=True)
-class DockerSandbox:
-    """A running container."""
-
-    client: DockerClient
-    container: Container
-    python: str
-    root: str = ROOT
-    disposable: bool = True
-    killed: bool = field(default=False)
-
-    def put(self, files: Mapping[str, bytes]) -> None:
-        """Write files, by path relative to ``root``; folders are made."""
-        with faults("copying files in"):
-            self.container.put_archive("/", archive.pack(files, self.root))
-
-    def exec(
-        self,
-        argv: Sequence[str],
-        *,
-        env: Mapping[str, str],
-        cwd: str,
-        time_limit: float,
-        on_line: OnLine,
-    ) -> ExecResult:
-        """Run a command to its end or its time limit (seconds); at the limit the container dies."""
-        from docker.utils.socket import frames_iter
-
-        api = self.client.api
-        with faults("running a command"):
-            created = api.exec_create(
-                self.container.id, list(argv), environment=dict(env), workdir=cwd
-            )
-            timer = threading.Timer(time_limit, self._time_out)
-            timer.start()
-            # The socket itself: the SDK's stream=True never closes its connection.
-            stream = api.exec_start(created["Id"], socket=True)
-            try:
-                frames = frames_iter(stream, tty=False)  # type: ignore[no-untyped-call]
-                _lines((data for _, data in frames), on_line)
-            finally:
-                timer.cancel()
-                _close(stream)
-            if self.killed:
-                return ExecResult(exit_code=None, timed_out=True)
-            code = api.exec_inspect(created["Id"])["ExitCode"]
-            self.container.reload()
-        return self._result(code)
-
-    def get(self, path: str, *, limit: int) -> bytes | None:
-        """Read a regular file relative to ``root``: None where there is none."""
-        import docker.errors
-
-        with faults("copying files out"):
-            try:
-                chunks, _ = self.container.get_archive(f"{self.root}/{path}")
-            except docker.errors.NotFound:
-                return None
-            return archive.unpack_one(chunks, limit)
-
-    def _time_out(self) -> None:
-        self.killed = True
-        with contextlib.suppress(Exception):  # on a timer's thread: the waiting side reports
-            self.container.kill()
-
-    def _result(self, code: int | None) -> ExecResult:
-        state: dict[str, Any] = self.container.attrs["State"]
-        if state.get("OOMKilled"):
-            return ExecResult(exit_code=code, killed="killed: the container's memory limit")
-        if not state.get("Running"):
-            raise EngineError(
-                f"the container stopped while a command ran in it (status {state.get('Status')})",
-                "Somebody removed it, or the daemon went down. Run again.",
-            )
-        if code is None:
-            raise EngineError("Docker lost the command's exit code", "Run again.")
-        if code == 128 + 9:
-            return ExecResult(exit_code=code, killed="killed by SIGKILL from outside the tests")
-        return ExecResult(exit_code=code, signal=code - 128 if 128 < code < 160 else 0)
 
 
 class DockerEngine:
@@ -202,7 +105,7 @@ class DockerEngine:
         try:
             with faults("starting a container"):
                 container.start()
-            sandbox = DockerSandbox(
+            sandbox = ContainerSandbox(
                 client=self.client, container=container, python=environment.python
             )
             sandbox.put({"work/.keep": b"", "site/.keep": b""})
@@ -213,7 +116,7 @@ class DockerEngine:
 
     def reap(self) -> list[str]:
         """Remove the containers of dead runs of this machine."""
-        removed = []
+        removed = dockerbuild.reap(self.client)
         with faults("looking for leftovers"):
             for container in self.client.containers.list(all=True, filters={"label": LABEL}):
                 host, _, name = container.labels.get(LABEL, "").partition("/")
@@ -225,8 +128,6 @@ class DockerEngine:
     def _find(self, image: Image) -> str:
         import docker.errors
 
-        from harness.engines import dockerbuild
-
         assert image.container is not None
         if image.container.dockerfile:
             return dockerbuild.find(self.client, Path(image.folder), image, self._base)
@@ -236,19 +137,21 @@ class DockerEngine:
             return ""
 
     def _make(self, image: Image, on_step: OnStep) -> str:
-        from harness.engines import dockerbuild
-
         assert image.container is not None
         folder = Path(image.folder)
         if not image.container.dockerfile:
             return self._pull(image.container.reference, on_step)
         try:
-            return dockerbuild.build(self.client, folder, image, self._base, on_step)
+            return self._build(folder, image, self._base, on_step)
         except ImageUnavailable:
             if self._base is not None or not self.client.images.list(name=OWN_BASE):
                 raise
             on_step(f"the base {image.container.base} cannot be had; {OWN_BASE} is here instead")
-            return dockerbuild.build(self.client, folder, image, OWN_BASE, on_step)
+            return self._build(folder, image, OWN_BASE, on_step)
+
+    def _build(self, folder: Path, image: Image, base: str | None, on_step: OnStep) -> str:
+        # Up to the stage that has the environment: what follows only makes the image smaller.
+        return dockerbuild.build(self.client, folder, image, base, on_step, target="build")
 
     def _pull(self, reference: str, on_step: OnStep) -> str:
         import docker.errors
@@ -318,29 +221,6 @@ class DockerEngine:
     def _memory(self) -> int:
         total = int(self.client.info().get("MemTotal", 16 * GIB))
         return min(64 * GIB, total * 9 // 10)
-
-
-def _close(stream: Any) -> None:
-    """Close the connection of an exec, whatever layer of it the SDK handed out."""
-    response = getattr(stream, "_response", None)
-    for layer in (response, stream):
-        if layer is not None:
-            with contextlib.suppress(OSError):
-                layer.close()
-
-
-def _lines(chunks: Iterator[bytes], on_line: OnLine) -> None:
-    """Cut a stream of bytes into lines; a very long line is handed on in pieces."""
-    rest = b""
-    for chunk in chunks:
-        *lines, rest = (rest + chunk).split(b"\n")
-        for line in lines:
-            on_line(line.decode("utf-8", "replace").rstrip("\r"))
-        if len(rest) > _LINE:
-            on_line(rest.decode("utf-8", "replace"))
-            rest = b""
-    if rest:
-        on_line(rest.decode("utf-8", "replace"))
 
 
 def _remove(container: Container) -> None:

@@ -142,7 +142,8 @@ class LocalEngine:
             ),
             handle=str(folder),
             python=python,
-            variables=_LOCKED,
+            # Without the mount, root could write bytecode into the environment.
+            variables=_LOCKED if _can_mount() else {**_LOCKED, "PYTHONDONTWRITEBYTECODE": "1"},
         )
 
     @contextlib.contextmanager
@@ -176,7 +177,7 @@ class LocalEngine:
 
     def reap(self) -> list[str]:
         """Kill and remove what dead runs of this machine left."""
-        removed = []
+        removed = locked.reap(self._cache)
         for folder in self._arms.glob("*"):
             try:
                 mark = (folder / "owner").read_text()

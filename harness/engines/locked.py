@@ -23,7 +23,7 @@ from typing import Any
 from harness.engines.base import OnStep
 from harness.engines.makeenv import FULL, Maker, mark
 from harness.engines.processes import is_alive, kill_marked
-from harness.engines.tree import Manifest, differences, distributions, freeze, remove, scan
+from harness.engines.tree import Manifest, differences, freeze, remove, scan
 from harness.errors import BadInput, EngineError
 from harness.image import Image, Lock
 
@@ -135,20 +135,6 @@ def reap(cache: Path) -> list[str]:
     return sorted(removed)
 
 
-def digest(env: Path) -> str:
-    """sha256 (hex) over name, version and file hashes of every distribution of the environment.
-
-    The same wheels give the same digest on every machine: in a record of the local engine it
-    stands where an image's digest stands for Docker.
-    """
-    return str((_facts(env) or {}).get("digest") or _distributions(env))
-
-
-def size(env: Path) -> int:
-    """The size of all files of the environment in bytes."""
-    return sum(int(entry[1]) for entry in scan(env).values() if entry[0] == "file")
-
-
 def _environments(cache: Path) -> Path:
     return cache.absolute() / "environments"
 
@@ -172,15 +158,11 @@ def _finish(env: Path, image: str) -> None:
     freeze(env)
     manifest = scan(env, without=_OWN)
     (env / _MANIFEST).write_text(json.dumps(manifest), encoding="utf-8")
-    facts = {"format": FORMAT, "image": image, "digest": _distributions(env)}
+    facts = {"format": FORMAT, "image": image}
     part = env / f"{_COMPLETE}.part"
     part.write_text(json.dumps(facts, indent=1), encoding="utf-8")
     part.rename(env / _COMPLETE)
     env.chmod(0o555)
-
-
-def _distributions(env: Path) -> str:
-    return distributions(next((env / "lib").glob("python3.*/site-packages")))
 
 
 def _remove(env: Path) -> None:

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import csv
-import hashlib
 import os
-import re
 import shutil
 import stat
 from collections.abc import Collection
@@ -16,7 +13,6 @@ from pathlib import Path
 Manifest = dict[str, list[int | str]]
 
 #: Written by the installer of a distribution: they differ from machine to machine.
-_INSTALLERS = ("INSTALLER", "REQUESTED", "RECORD", "direct_url.json", "uv_cache.json")
 
 
 def scan(folder: Path, *, without: Collection[str] = ()) -> Manifest:
@@ -72,25 +68,3 @@ def remove(folder: Path) -> None:
             if not path.is_symlink():
                 path.chmod(0o700)
     shutil.rmtree(folder)
-
-
-def distributions(site_packages: Path) -> str:
-    """sha256 (hex) over name, version and file hashes of every installed distribution.
-
-    The hashes are those of the RECORDs, less what an installer writes: the same wheels give the
-    same digest on every machine.
-    """
-    whole = hashlib.sha256()
-    for info in sorted(site_packages.glob("*.dist-info")):
-        name, _, version = info.name.removesuffix(".dist-info").partition("-")
-        own = {f"{info.name}/{file}" for file in _INSTALLERS}
-        with (info / "RECORD").open(encoding="utf-8", newline="") as file:
-            rows = sorted(
-                f"{row[0]},{row[1]}"
-                for row in csv.reader(file)
-                # A script in bin/ holds the path of this environment.
-                if row and row[0] not in own and not row[0].startswith(("../", "/")) and row[1]
-            )
-        record = hashlib.sha256("\n".join(rows).encode()).hexdigest()
-        whole.update(f"{re.sub(r'[-_.]+', '-', name).lower()}=={version} {record}\n".encode())
-    return whole.hexdigest()

@@ -489,6 +489,17 @@ def test_skips_need_to_be_declared(bench: Bench) -> None:
     assert report.overall is Overall.CONFIRMED
 
 
+def test_a_file_that_skips_itself_is_skipped(bench: Bench) -> None:
+    skips = 'import pytest\n\npytest.importorskip("no_such_module_here")\n'
+    other = "tests/test_other.py"
+    tests = {FILE: golden.TESTS, other: skips + "\n\ndef test_x():\n    assert True\n"}
+    write_case(bench.case, tests=tests, controls=(CONTROL, f"{other}::test_x"))
+    nodes = bench.nodes()
+    assert nodes["test_x"].verdict is Verdict.SKIPPED
+    assert "no_such_module_here" in nodes["test_x"].reason
+    assert nodes["test_unset_factor"].verdict is Verdict.FLIP_CONFIRMED
+
+
 def test_an_arm_that_edits_its_tests_is_no_evidence(bench: Bench) -> None:
     tests = golden.TESTS + "\n\ndef test_edits():\n    open(__file__, 'a').write('# changed')\n"
     write_case(bench.case, tests={FILE: tests}, controls=(CONTROL, f"{FILE}::test_edits"))
