@@ -100,13 +100,16 @@ def test_an_image_that_has_the_fix_is_reversed(tmp_path: Path) -> None:
     assert counts(row, "unpatched") == {"failed": 1, "passed": 1, "skipped": 1}
 
 
-def test_a_patch_that_raises_on_import(tmp_path: Path) -> None:
-    case = edited(tmp_path, "fix.patch", r"(?m)^(\+\s*)(group_size = .*)$", r"\1raise OSError(3)")
-    text = (case / "fix.patch").read_text()
-    assert "raise OSError(3)" in text
+def test_a_patch_that_cannot_be_imported(tmp_path: Path) -> None:
+    """A load error in the patched arm, told apart from a red test."""
+    case = edited(tmp_path, "fix.patch", r"(?m)^(\+\s*)group_size = \($", r"\1raise OSError(3)")
     code, document = ab(case, tmp_path / "out", "--engine", "local")
     assert code == 1
-    assert verdicts(document)[MARLIN] == "not-fixed"
+    assert set(verdicts(document).values()) == {"load-error"}
+    for node in document["nodes"]:
+        assert "cannot be loaded in the patched arm" in node["reason"]
+        assert "int_wna16.py" in node["reason"]
+    assert counts(document["rows"][0], "unpatched") == {"failed": 1, "passed": 1, "skipped": 1}
 
 
 def test_another_signature_is_wrong_red(tmp_path: Path) -> None:
