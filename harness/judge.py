@@ -20,8 +20,8 @@ def judge_row(
     """Judge every selected node of one row; a row whose arms differ in more than the patch is
     refused as a whole."""
     before, after = evidence.unpatched, evidence.patched
-    arm = before or after
-    probe = arm.record.probe if arm else None
+    probes = [arm.record.probe for arm in (before, after) if arm and arm.record.probe]
+    probe = probes[0] if probes else None
     platform = probe.platform if probe else "unknown"
     verdict, refused = _refusal(before, after)
     chosen = [node for node in case.nodes if node.id in run.selected]
@@ -59,7 +59,9 @@ def _refusal(
             reasons.append(f"{name} arm {arm.record.status}: {arm.record.reason}")
         else:
             reasons += [f"{name} arm: {problem}" for problem in arm.results.problems]
-            if arm.record.seal and arm.record.seal.changed:
+            if arm.record.seal is None:
+                reasons.append(f"{name} arm: its files could not be checked after the tests")
+            elif arm.record.seal.changed:
                 changed = ", ".join(arm.record.seal.changed[:3])
                 reasons.append(f"{name} arm: files changed while the tests ran: {changed}")
     if before is not None and after is not None and not reasons and not rejected:
@@ -82,15 +84,36 @@ def _differences(before: ArmEvidence, after: ArmEvidence) -> list[str]:
         for name in ("platform", "device", "python", "libc", "kernel", "distributions_sha256"):
             pairs.append((name, getattr(a.probe, name), getattr(b.probe, name)))
         pairs.append(("versions", str(a.probe.versions), str(b.probe.versions)))
+        for name in sorted({*a.probe.environment, *b.probe.environment}):
+            values = (a.probe.environment.get(name, ""), b.probe.environment.get(name, ""))
+            pairs.append((f"environment variable {name}", *values))
     if a.staging and b.staging:
         pairs.append(("package tree", a.staging.tree_before, b.staging.tree_before))
         pairs.append(("fit of the patch", a.staging.state, b.staging.state))
     found = [f"{name} differs: {x} and {y}" for name, x, y in pairs if x != y]
+    return found + _collected_differently(before, after)
+
+
+def _collected_differently(before: ArmEvidence, after: ArmEvidence) -> list[str]:
+    """Tests that only one arm collected, or another order.
+
+    Where an arm could not load a file, and for the selected node IDs, verdicts say so instead.
+    """
+    arms = (before.results, after.results)
+    if not all(arm.complete for arm in arms):
+        return []
+    declared = {*before.results.nodes, *after.results.nodes}
     both = set(before.results.collected) & set(after.results.collected)
-    orders = [[n for n in arm.results.collected if n in both] for arm in (before, after)]
-    if orders[0] != orders[1]:
-        found.append("the tests were collected in another order")
-    return found
+    only = [
+        node
+        for arm, other in (arms, arms[::-1])
+        for node in arm.collected
+        if node not in both and node not in declared and other.load_error(node) is None
+    ]
+    if only:
+        return [f"{len(only)} tests were collected in one arm only, such as {only[0]}"]
+    orders = [[n for n in arm.collected if n in both] for arm in arms]
+    return [] if orders[0] == orders[1] else ["the tests were collected in another order"]
 
 
 def _refused(
@@ -204,7 +227,7 @@ class _Judge:
 
     def _load_error(self) -> tuple[Verdict, bool, str]:
         signature = self.case.signature_of(self.node)
-        declared = signature is not None and signature.while_loading
+        declared = self.role is Role.FLIP and signature is not None and signature.while_loading
         if declared and signature and self.load_a and not self.load_b:
             differs = mismatch(signature, self.load_a, self.patch, self.offsets)
             if differs:
@@ -213,10 +236,7 @@ class _Judge:
                     False,
                     f"the test file cannot be loaded unpatched, but {differs}",
                 )
-            if self.b.outcome in (Outcome.PASSED, Outcome.XPASSED):
-                reason = "cannot be loaded unpatched, as declared"
-                return Verdict.FLIP_CONFIRMED, True, f"{reason}: {_brief(self.load_a)}"
-            return Verdict.NOT_FIXED, False, f"loads patched, but {_why(self.b)}"
+            return self._loads_patched(self.load_a)
         if self.load_a and self.load_b:
             where, failure = "either arm", self.load_a
         elif self.load_a:
@@ -225,6 +245,19 @@ class _Judge:
             assert self.load_b is not None
             where, failure = "the patched arm", self.load_b
         return Verdict.LOAD_ERROR, False, f"cannot be loaded in {where}: {_brief(failure)}"
+
+    def _loads_patched(self, load_error: Failure) -> tuple[Verdict, bool, str]:
+        """The declared load error is the red; what is the patched arm?"""
+        match classify(Outcome.FAILED, self.b.outcome):
+            case Flip.FIXED:
+                reason = "cannot be loaded unpatched, as declared"
+                return Verdict.FLIP_CONFIRMED, True, f"{reason}: {_brief(load_error)}"
+            case Flip.BOTH_FAIL:
+                return Verdict.NOT_FIXED, False, f"loads patched, but {_why(self.b)}"
+            case Flip.VANISHED:
+                return Verdict.MISSING, False, self._missing()
+            case _:
+                return Verdict.INCONCLUSIVE, False, f"loads patched, but is {self.b.outcome} there"
 
     def _fixed(self) -> tuple[Verdict, bool, str]:
         if self.role is Role.CONTROL:

@@ -13,7 +13,10 @@ SCHEMA = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probe:
-    """What was measured inside the environment, before the tests ran."""
+    """What was measured inside the environment, before the tests ran.
+
+    ``environment`` has the start of a sha256 for the value of every variable.
+    """
 
     platform: str
     device: str
@@ -29,6 +32,7 @@ class Probe:
     distributions: int = 0
     distributions_sha256: str = ""
     versions: dict[str, str] = field(default_factory=dict)
+    environment: dict[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
 
@@ -171,7 +175,8 @@ class ArmResults:
     """One arm's outcomes, as derived from its raw files.
 
     ``load_errors`` and ``load_skips`` are by test file (an empty name stands for
-    all of them); ``problems`` are contradictions in the
+    all of them, a longer node ID for a class); ``complete`` says whether collection came to
+    its end, so that a node can be called missing at all; ``problems`` are contradictions in the
     evidence, and any of them makes the arm worthless.
     """
 
@@ -180,6 +185,7 @@ class ArmResults:
     load_errors: dict[str, Failure] = field(default_factory=dict)
     load_skips: dict[str, str] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
+    complete: bool = True
 
     def result(self, node_id: str) -> NodeResult:
         """The node's result; a node that the arm does not have is missing.
@@ -192,11 +198,17 @@ class ArmResults:
         reason = self.load_skips.get(node_id.partition("::")[0])
         if reason is not None:
             return NodeResult(node_id=node_id, outcome=Outcome.SKIPPED, skip_reason=reason)
+        if not self.complete and self.load_error(node_id) is None:
+            return NodeResult(node_id=node_id, outcome=Outcome.NOT_RUN)
         return NodeResult(node_id=node_id, outcome=Outcome.MISSING)
 
     def load_error(self, node_id: str) -> Failure | None:
-        """Why the node's test file could not be loaded, if it could not."""
-        return self.load_errors.get(node_id.partition("::")[0], self.load_errors.get(""))
+        """Why the node's test file (or its class) could not be loaded, if it could not."""
+        parts = node_id.split("::")
+        for length in range(len(parts), 0, -1):
+            if found := self.load_errors.get("::".join(parts[:length])):
+                return found
+        return self.load_errors.get("")
 
     def counts(self, node_ids: Iterable[str]) -> dict[Outcome, int]:
         """Outcomes counted as pytest does: a file that cannot be loaded is one error."""

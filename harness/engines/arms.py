@@ -6,7 +6,6 @@ the raw files, hash again. It gathers evidence and never judges it.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import time
@@ -21,7 +20,7 @@ from harness.errors import EngineError, HarnessError
 from harness.outcome import ArmStatus
 from harness.plan import FIXED_ENV, ArmPlan, sha256
 from harness.record import ArmRecord, Probe, Seal, Staging
-from harness.schema import parse_json
+from harness.schema import loads, parse_json
 
 MIB = 1 << 20
 LOG_LIMIT = 16 * MIB
@@ -126,7 +125,6 @@ class ArmRun:
         if not self.probe.pytest:
             self.sandbox.put({f"toolkit/{path}": data for path, data in toolkit().items()})
         self.on_event("staging", "")
-        self._request(self.probe.package_path)
         self.staging = self._answer("stage.py", "stage.json", Staging)
         manifest = self._get("manifest.json", FILE_LIMIT) or b"{}"
         self.tests_sha256 = _tests_digest(manifest)
@@ -135,7 +133,7 @@ class ArmRun:
         self._request(self.staging.package_path)
         result = self._pytest()
         self.on_event("sealing", "")
-        if not result.timed_out and not result.killed:
+        if not result.killed:
             self.sandbox.put({"manifest.json": manifest, "guest/seal.py": guest()["seal.py"]})
             self._put_guest()
             self.seal = self._answer("seal.py", "seal.json", Seal, isolated=True)
@@ -195,11 +193,11 @@ class ArmRun:
         return sha256(json.dumps(sorted(self._environment().items())).encode())
 
     def _line(self, line: str) -> None:
-        if line.startswith(_PROGRESS):
-            with contextlib.suppress(ValueError):
-                self.on_event("testing", str(json.loads(line[len(_PROGRESS) :])))
-                return
         self.log.add(line)
+        if line.startswith(_PROGRESS):
+            test = loads(line[len(_PROGRESS) :])
+            if isinstance(test, str):
+                self.on_event("testing", test)
 
     def _answer(self, program: str, name: str, kind: type[T], *, isolated: bool = False) -> T:
         """Run a guest program and read its answer, which is not trusted to be well-formed."""
@@ -257,19 +255,16 @@ def failed_record(plan: ArmPlan, environment: Environment, engine: str, reason: 
 def _tests_digest(manifest: bytes) -> str:
     """One digest of the test files as the guest saw them; empty where it says nothing usable."""
     try:
-        work = json.loads(manifest)["work"]
+        work = loads(manifest)["work"]
         digests = {str(path): str(entry[0]) for path, entry in work.items()}
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError):
+    except (KeyError, TypeError, AttributeError, IndexError):
         return ""
     return sha256(json.dumps(sorted(digests.items())).encode())
 
 
 def _own_words(data: bytes) -> str:
     """The ``error`` of a guest program's answer, if that is what it is."""
-    try:
-        answer = json.loads(data)
-    except ValueError:
-        return ""
+    answer = loads(data)
     return str(answer["error"]) if isinstance(answer, dict) and "error" in answer else ""
 
 

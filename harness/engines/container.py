@@ -42,7 +42,7 @@ class ContainerSandbox:
     python: str
     root: str = ROOT
     disposable: bool = True
-    killed: bool = field(default=False)
+    timed_out: bool = field(default=False)
 
     def put(self, files: Mapping[str, bytes]) -> None:
         """Write files, by path relative to ``root``; folders are made."""
@@ -58,7 +58,7 @@ class ContainerSandbox:
         time_limit: float,
         on_line: OnLine,
     ) -> ExecResult:
-        """Run a command to its end or its time limit (seconds); at the limit the container dies."""
+        """Run a command to its end or its time limit (seconds), when all processes are killed."""
         from docker.utils.socket import frames_iter
 
         api = self.client.api
@@ -66,17 +66,19 @@ class ContainerSandbox:
             created = api.exec_create(
                 self.container.id, list(argv), environment=dict(env), workdir=cwd
             )
-            timer = threading.Timer(time_limit, self._time_out)
-            timer.start()
             # The socket itself: the SDK's stream=True never closes its connection.
             stream = api.exec_start(created["Id"], socket=True)
+            timer = threading.Timer(time_limit, self._time_out)
+            timer.daemon = True
+            timer.start()
             try:
                 frames = frames_iter(stream, tty=False)  # type: ignore[no-untyped-call]
                 _lines((data for _, data in frames), on_line)
             finally:
                 timer.cancel()
                 _close(stream)
-            if self.killed:
+            if self.timed_out:
+                self.timed_out = False
                 return ExecResult(exit_code=None, timed_out=True)
             code = api.exec_inspect(created["Id"])["ExitCode"]
             self.container.reload()
@@ -94,9 +96,18 @@ class ContainerSandbox:
             return archive.unpack_one(chunks, limit)
 
     def _time_out(self) -> None:
-        self.killed = True
-        with contextlib.suppress(Exception):  # on a timer's thread: the waiting side reports
-            self.container.kill()
+        """Kill all that runs but the container itself, whose files are still to be looked at.
+
+        On a timer's thread. Where even that fails, the container goes, which ends the exec.
+        """
+        self.timed_out = True
+        code = "import os; os.kill(-1, 9)"  # spares the caller and the container's first process
+        try:
+            created = self.client.api.exec_create(self.container.id, [self.python, "-c", code])
+            self.client.api.exec_start(created["Id"], detach=True)
+        except Exception:
+            with contextlib.suppress(Exception):
+                self.container.kill()
 
     def _result(self, code: int | None) -> ExecResult:
         state: dict[str, Any] = self.container.attrs["State"]

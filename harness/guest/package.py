@@ -48,7 +48,9 @@ def find(name: str) -> Package:
         raise Unusable(f"package {name!r} is built into this Python ({spec.origin})")
     if not os.path.exists(places[0]):
         raise Unusable(f"package {name!r} should be in {places[0]}, which does not exist")
-    return Package(os.path.dirname(places[0]), places[0])
+    # Parent folders by their real names: that is how the tests' imports will name them.
+    container = os.path.realpath(os.path.dirname(places[0]))
+    return Package(container, os.path.join(container, os.path.basename(places[0])))
 
 
 def must_copy(package: Package, name: str, paths: list[str]) -> bool:

@@ -5,15 +5,17 @@ Runs inside it: standard library only, Python 3.9 or later. The answer has the f
 digest of the installed distributions and their number.
 """
 
+import os
 import sys
 
-del sys.path[0]
+# This folder's module names are nobody's business (and PYTHONSAFEPATH may have left it out).
+_HERE = os.path.dirname(os.path.abspath(sys.argv[0]))
+sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry) != _HERE]
 
 import hashlib  # noqa: E402
 import importlib.metadata  # noqa: E402
 import importlib.util  # noqa: E402
 import json  # noqa: E402
-import os  # noqa: E402
 import platform  # noqa: E402
 import shutil  # noqa: E402
 import subprocess  # noqa: E402
@@ -41,10 +43,19 @@ def main(request_path, answer_path):
         "distributions": number,
         "distributions_sha256": digest,
         "versions": versions,
+        "environment": environment(),
         "notes": notes,
     }
     with open(answer_path, "w", encoding="utf-8") as file:
         json.dump(answer, file)
+
+
+def environment():
+    """The sha256 of every variable's value, by name: comparable, and no secret in the evidence."""
+    return {
+        name: hashlib.sha256(value.encode("utf-8", "surrogateescape")).hexdigest()[:16]
+        for name, value in sorted(os.environ.items())
+    }
 
 
 def accelerator(notes):

@@ -81,7 +81,8 @@ class Recorder:
             items[:] = kept
         for item in kept:
             item.user_properties.append(("harness_node_id", self.name(item.nodeid)))
-        self.write("collected", ids=collected, selected=[self.name(i.nodeid) for i in kept])
+        selected = [self.name(item.nodeid) for item in kept]
+        self.write("collected", ids=collected, selected=selected, **self.origin())
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logstart(self, nodeid, location):
@@ -116,12 +117,16 @@ class Recorder:
         self.write("test-end", id=self.name(nodeid))
 
     def pytest_sessionfinish(self, session, exitstatus):
+        self.write("finish", exit=int(exitstatus), **self.origin())
+
+    def origin(self):
+        """Where the package under test was imported from, if it was by now."""
         module = sys.modules.get(self.package)
         origin = getattr(module, "__file__", None) if module else None
         if module and not origin:
             origin = (list(getattr(module, "__path__", [])) or [None])[0]
         origin = os.path.realpath(origin) if origin else ""
-        self.write("finish", exit=int(exitstatus), package=origin, imported=module is not None)
+        return {"package": origin, "imported": module is not None}
 
     def failure(self, excinfo, phase):
         """Type, message and place of an exception, with the frames from the test down."""
@@ -140,6 +145,8 @@ def describe(value, phase, places):
     frames, own = [], None
     for path, line in _frames(value):
         short, inside = _relative(path, places)
+        if not inside and _is_machinery(path):
+            continue
         frames.append("%s:%d" % (short, line))
         if inside:
             own = (short, line)
@@ -164,24 +171,30 @@ def describe(value, phase, places):
 
 
 def _frames(value):
-    """(path, line) of every frame but those of pytest's own machinery."""
+    """(path, line) of every frame, from the outermost to the one that raised."""
     trace, found = value.__traceback__, []
     while trace is not None:
-        path = trace.tb_frame.f_code.co_filename
-        parts = path.replace(os.sep, "/").split("/")
-        if not {"_pytest", "pluggy"}.intersection(parts) and not path.startswith("<frozen"):
-            if os.path.basename(path) != "run.py" or "guest" not in parts:
-                found.append((path, trace.tb_lineno))
+        found.append((trace.tb_frame.f_code.co_filename, trace.tb_lineno))
         trace = trace.tb_next
     return found
 
 
+def _is_machinery(path):
+    """Frames of pytest and of the import system say nothing about the failure."""
+    parts = path.replace(os.sep, "/").split("/")
+    own = os.path.dirname(os.path.abspath(__file__))
+    return bool({"_pytest", "pluggy"}.intersection(parts)) or path.startswith(
+        ("<frozen", own + os.sep)
+    )
+
+
 def _relative(path, places):
     """The path below the tests or the package's folder (and True), or below sys.path."""
-    for place in places:
-        for base in (place, os.path.realpath(place)):
-            if path.startswith(base + os.sep):
-                return path[len(base) + 1 :], True
+    for name in (path, os.path.realpath(path)):
+        for place in places:
+            for base in (place, os.path.realpath(place)):
+                if name.startswith(base + os.sep):
+                    return name[len(base) + 1 :], True
     best = max((p for p in sys.path if p and path.startswith(p + os.sep)), key=len, default="")
     return (path[len(best) + 1 :] if best else path), False
 

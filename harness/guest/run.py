@@ -5,13 +5,15 @@ the harness brings along is searched last, so that it never shadows what is unde
 not even where pytest itself imports that (packaging, pluggy, iniconfig).
 """
 
+import os
 import sys
 
-del sys.path[0]  # this folder: its module names are nobody's business
+# This folder's module names are nobody's business (and PYTHONSAFEPATH may have left it out).
+_HERE = os.path.dirname(os.path.abspath(sys.argv[0]))
+sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry) != _HERE]
 
 import importlib.util  # noqa: E402
 import json  # noqa: E402
-import os  # noqa: E402
 
 
 def main(path):
@@ -74,7 +76,11 @@ def no_pytest(error, request):
             file, _, line = frames[index].rpartition(":")
     return {
         "event": "pytest-failed",
-        "under_test": any(frame.startswith(request["package"] + os.sep) for frame in frames),
+        "under_test": bool(package)
+        and any(
+            frame.startswith((request["package"] + os.sep, os.path.basename(package) + ":"))
+            for frame in frames
+        ),
         "failure": {
             "exception": type(error).__name__,
             "message": str(error)[:4000],
