@@ -8,7 +8,7 @@ import pytest
 
 #: Set by .ci/run, which installs and starts everything that the marks name.
 REQUIRE = "HARNESS_REQUIRE_ENGINES"
-ENGINE_MARKS = ("docker", "vllm", "chromium")
+ENGINE_MARKS = ("docker", "vllm")
 
 
 @pytest.hookimpl(hookwrapper=True)

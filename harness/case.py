@@ -18,6 +18,7 @@ SCHEMA = 1
 _PLACE = re.compile(r"[^:\n]+\.py:[1-9][0-9]*")
 _EXCEPTION = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 _IMPORT_NAME = re.compile(r"[^\W\d]\w*")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PLATFORM = re.compile(r"(cpu|cuda|xpu|rocm)(-[a-z0-9._]+)?")
 _T = TypeVar("_T")
 
@@ -173,9 +174,11 @@ def _problems(case: Case) -> Iterator[tuple[str, str]]:
         for path in paths:
             if reason := unsafe_path(path):
                 yield key, f"{path!r} {reason}"
-    for platform in case.platforms:
-        if platform not in FAMILIES:
-            yield "platforms", f"{platform!r} is not one of {', '.join(FAMILIES)}"
+    for name, value in case.env.items():
+        if not _VARIABLE.fullmatch(name) or "\0" in value:
+            yield f"env.{name}", "not a variable's name, or a value with a NUL byte"
+    for platform in set(case.platforms) - set(FAMILIES):
+        yield "platforms", f"{platform!r} is not one of {', '.join(FAMILIES)}"
     for name, signature in case.signatures.items():
         for key, problem in _signature_problems(signature):
             yield f"signatures.{name}.{key}", problem
@@ -185,6 +188,8 @@ def _problems(case: Case) -> Iterator[tuple[str, str]]:
 def _signature_problems(signature: Signature) -> Iterator[tuple[str, str]]:
     if not _EXCEPTION.fullmatch(signature.exception):
         yield "exception", f"{signature.exception!r} is not a type or signal name: it cannot match"
+    if signature.exception == "SIGKILL":
+        yield "exception", "SIGKILL comes from outside (memory, say) and is never a test's failure"
     if signature.message and signature.message_regex:
         yield "message_regex", "give either message or message_regex, not both"
     try:

@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class ExitCode(IntEnum):
-    """Exit codes of every command (docs/exit-codes in the README)."""
+    """Exit codes of every command, as the README lists them."""
 
     CONFIRMED = 0
     NOT_CONFIRMED = 1
@@ -57,15 +57,13 @@ class EngineError(HarnessError):
     exit_code = ExitCode.INFRASTRUCTURE
 
 
+class EvidenceUnwritable(EngineError):
+    """Evidence cannot be written any more: the disk is full, or the folder is gone."""
+
+
 class EngineUnavailable(EngineError):
     """The engine cannot be used on this machine."""
 
 
 class ImageUnavailable(EngineError):
     """The image is neither here nor obtainable."""
-
-
-class Interrupted(HarnessError):
-    """The user or the system asked the run to stop; evidence so far is kept."""
-
-    exit_code = ExitCode.INTERRUPTED

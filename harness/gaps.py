@@ -120,8 +120,10 @@ def _patch(rows: list[Row]) -> Iterator[str]:
     stagings = [arm.record.staging for row in rows for _, arm in _arms(row) if arm.record.staging]
     if any(staging.state == "empty" for staging in stagings):
         yield "the patch has no hunks"
-    if all(_fixed_already(row) for row in rows):
-        yield "the image already has the fix; the unpatched arm was made by reversing it"
+    fixed = [row.evidence.target.image for row in rows if _fixed_already(row)]
+    if fixed:
+        images = ", ".join(dict.fromkeys(fixed))
+        yield f"{images} already has the fix; the unpatched arm was made by reversing it"
 
 
 def _engines(rows: list[Row]) -> Iterator[str]:

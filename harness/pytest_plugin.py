@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from harness.verdict import NodeVerdict, Report
 
 _SHARED = "AB_HARNESS_PYTEST_SHARED"
+_MADE = pytest.StashKey[str]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -38,13 +39,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Make the folder through which xdist's workers share one run."""
     if not hasattr(config, "workerinput") and config.getoption("numprocesses", None):
-        os.environ[_SHARED] = tempfile.mkdtemp(prefix="ab-harness-pytest-")
+        config.stash[_MADE] = tempfile.mkdtemp(prefix="ab-harness-pytest-")
+        os.environ[_SHARED] = config.stash[_MADE]
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Remove it again."""
-    if not hasattr(config, "workerinput") and _SHARED in os.environ:
-        shutil.rmtree(os.environ.pop(_SHARED), ignore_errors=True)
+    """Remove it again, and no other: a pytest started by a test inherits the variable."""
+    if made := config.stash.get(_MADE, None):
+        os.environ.pop(_SHARED, None)
+        shutil.rmtree(made, ignore_errors=True)
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
@@ -97,13 +100,9 @@ class CaseItem(pytest.Item):
 
         An engine's fault shows up here, as pytest's error, never as a failure.
         """
-        from harness.errors import HarnessError
         from harness.verdict import Verdict
 
-        try:
-            self.report = _report(self.config, self.path.parent)
-        except HarnessError as error:
-            raise _Fault(str(error)) from None
+        self.report = _report(self.config, self.path.parent)
         for verdict in self._verdicts():
             if verdict.verdict in (Verdict.INFRA, Verdict.INCONCLUSIVE):
                 raise _Fault(self._text(verdict))
@@ -158,33 +157,46 @@ class _NotConfirmed(Exception):
 
 
 _REPORTS = pytest.StashKey[dict[Path, "Report"]]()
+_FAULT = "fault: "
 
 
 def _report(config: pytest.Config, folder: Path) -> Report:
-    """The case's report: from this process, from another worker's run, or from a new run."""
+    """The case's report: from this process, from another worker's run, or from a new run.
+
+    Raises:
+        _Fault: the run could not be made, now or when an item before tried.
+    """
     known = config.stash.setdefault(_REPORTS, {})
     if folder not in known:
         from harness import workflow
 
-        known[folder] = workflow.assess([_evidence(config, folder)])
+        note = _evidence(config, folder)
+        if note.startswith(_FAULT):
+            raise _Fault(note.removeprefix(_FAULT))
+        known[folder] = workflow.assess([Path(note)])
     return known[folder]
 
 
-def _evidence(config: pytest.Config, folder: Path) -> Path:
-    shared = os.environ.get(_SHARED)
-    if not shared:
-        return _run(config, folder)
+def _evidence(config: pytest.Config, folder: Path) -> str:
+    """The evidence folder of the case's one run, or why there is none."""
     from filelock import FileLock
 
+    from harness.errors import HarnessError
     from harness.plan import sha256
 
+    shared = os.environ.get(_SHARED) or config.stash.get(_MADE, None)
+    if not shared:
+        shared = config.stash[_MADE] = tempfile.mkdtemp(prefix="ab-harness-pytest-")
     note = Path(shared) / sha256(str(folder).encode())[:16]
     with FileLock(f"{note}.lock"):
         if note.is_file():
-            return Path(note.read_text())
-        evidence = _run(config, folder)
-        note.write_text(str(evidence))
-        return evidence
+            return note.read_text()
+        try:
+            text = str(_run(config, folder))
+        except HarnessError as error:
+            text = f"{_FAULT}{error}"
+        note.write_text(text)
+        return text
 
 
 def _run(config: pytest.Config, folder: Path) -> Path:

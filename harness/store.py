@@ -11,19 +11,31 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TypeVar
 
 from harness.case import parse_case, unsafe_path
-from harness.errors import BadInput
+from harness.errors import BadInput, EvidenceUnwritable
 from harness.image import Image, from_reference, parse_image
 from harness.outcome import Arm, ArmStatus
 from harness.patch import Patch, for_package, parse_patch
 from harness.plan import CaseFiles, sha256
-from harness.record import ArmEvidence, ArmRecord, RunRecord, TargetEvidence, TargetRecord
+from harness.record import (
+    SCHEMA,
+    ArmEvidence,
+    ArmRecord,
+    Probe,
+    RunRecord,
+    Seal,
+    Staging,
+    TargetEvidence,
+    TargetRecord,
+)
 from harness.results import arm_results
 from harness.schema import dump_json, parse_json
 
 _SKIPPED_NAMES = {"__pycache__", ".pytest_cache"}
 _TEST_LIMIT = 64 << 20
+T = TypeVar("T")
 _RAW = ("junit.xml", "journal.jsonl")
 
 
@@ -136,13 +148,26 @@ class RunFolder:
             folder.write(f"case/{files.case.patch}", files.patch_bytes)
             for name, data in files.tests.items():
                 folder.write(f"case/{name}", data)
-        except OSError as error:
+        except (OSError, EvidenceUnwritable) as error:
             raise BadInput(f"--out {out}: cannot write evidence there: {error}") from error
         return folder
 
     def write(self, name: str, data: bytes) -> None:
-        """Write one file so that it is there whole or not at all."""
-        target = self.path / name
+        """Write one file so that it is there whole or not at all.
+
+        Raises:
+            EvidenceUnwritable: it cannot be written; what was there stays.
+        """
+        try:
+            self._write(self.path / name, data)
+        except OSError as error:
+            raise EvidenceUnwritable(
+                f"{self.path / name}: cannot be written: {error.strerror or error}",
+                "Evidence written before is kept. Make room, or choose another folder with --out.",
+            ) from error
+
+    @staticmethod
+    def _write(target: Path, data: bytes) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=".part-")
         try:
@@ -170,7 +195,7 @@ class RunFolder:
         digests = {
             path.relative_to(self.path).as_posix(): sha256(path.read_bytes())
             for path in sorted(self.path.rglob("*"))
-            if path.is_file() and path.name != "manifest.json"
+            if path.is_file() and path != self.path / "manifest.json"
         }
         self.write("manifest.json", (json.dumps(digests, indent=1) + "\n").encode())
 
@@ -191,7 +216,11 @@ def find_runs(path: Path) -> list[Path]:
     Raises:
         BadInput: there is none.
     """
-    found = sorted(p.parent for p in path.rglob("run.json")) if path.is_dir() else []
+    found: list[Path] = []
+    for run in sorted(path.rglob("run.json"), key=lambda p: len(p.parts)) if path.is_dir() else ():
+        if not any(outer in run.parents for outer in found):  # a case may hold a run.json
+            found.append(run.parent)
+    found.sort()
     if not found:
         raise BadInput(
             f"{path}: no evidence there (no run.json)", "Give a folder that `harness ab` wrote."
@@ -207,6 +236,11 @@ def load_run(folder: Path) -> LoadedRun:
     """
     name = folder / "run.json"
     record = parse_json(_read(name, ""), RunRecord, where=str(name))
+    if record.schema != SCHEMA:
+        raise BadInput(
+            f"{name}: schema: {record.schema} is not known; this harness reads {SCHEMA}",
+            f"It was written by harness {record.harness}: use that version, or a newer one.",
+        )
     files = load_case(folder / "case")
     files = replace(files, case=replace(files.case, id=record.case_id))
     checks = (
@@ -239,15 +273,41 @@ def _load_arm(folder: Path) -> ArmEvidence | None:
     if not name.is_file():
         return None
     record = parse_json(_read(name, ""), ArmRecord, where=str(name))
-    raw = {file: (folder / file).read_bytes() for file in _RAW if (folder / file).is_file()}
-    results = arm_results(record, raw)
+    raw = {name: _raw(folder / name) for name in sorted({*record.files, *_RAW})}
+    present = {name: data for name, data in raw.items() if data is not None}
     if record.status is ArmStatus.ENGINE_FAILED:
-        return ArmEvidence(record=record, results=results)
-    changed = [f for f in _RAW if record.files.get(f) != (sha256(raw[f]) if f in raw else None)]
+        return ArmEvidence(record=record, results=arm_results(record, present))
+    changed = [
+        name
+        for name, data in raw.items()
+        if record.files.get(name) != (None if data is None else sha256(data))
+    ]
+    record = _rederived(record, present, str(folder))
+    results = arm_results(record, present)
     if changed:
-        problem = f"{', '.join(changed)} is not the file that the arm left"
+        problem = f"{', '.join(changed)}: not as the arm left it"
         results = replace(results, problems=(*results.problems, problem))
     return ArmEvidence(record=record, results=results)
+
+
+def _rederived(record: ArmRecord, raw: Mapping[str, bytes], where: str) -> ArmRecord:
+    """The record with what its raw answers say, instead of what it repeats of them."""
+
+    def answer(name: str, kind: type[T]) -> T | None:
+        return parse_json(raw[name], kind, where=f"{where}/{name}") if name in raw else None
+
+    return replace(
+        record,
+        probe=answer("probe.json", Probe),
+        staging=answer("stage.json", Staging),
+        seal=answer("seal.json", Seal),
+    )
+
+
+def _raw(path: Path) -> bytes | None:
+    if unsafe_path(path.name) or path.is_symlink() or not path.is_file():
+        return None
+    return path.read_bytes()
 
 
 def _patch(data: bytes, package: str, source: str | None, where: str) -> Patch:

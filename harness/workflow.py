@@ -11,10 +11,11 @@ from pathlib import Path
 
 from harness import __version__, gaps, store
 from harness.engines.arms import ArmRun, failed_record
-from harness.errors import BadInput, EngineError, EvidenceMismatch
+from harness.errors import BadInput, EngineError, EvidenceMismatch, EvidenceUnwritable
 from harness.judge import judge_row
 from harness.plan import ArmPlan, CaseFiles, plan_arms, sha256, slug
 from harness.record import SCHEMA, RunRecord, TargetRecord
+from harness.report import markdown
 from harness.targets import Progress, Target
 from harness.verdict import Report, overall
 
@@ -35,7 +36,9 @@ def run(job: Job, targets: Sequence[Target], *, cache: Path, progress: Progress)
     Evidence is on disk as soon as it is fetched; an engine's fault ends a row, not the run.
 
     Raises:
-        BadInput: the evidence cannot be written. KeyboardInterrupt: what was fetched is kept.
+        BadInput: the evidence folder cannot be made.
+        EvidenceUnwritable: it cannot be written any more; what was written is kept.
+        KeyboardInterrupt: what was fetched is kept.
     """
     folder = store.RunFolder.create(job.out, job.files)
     record = _run_record(job, targets, folder.path.name)
@@ -44,9 +47,10 @@ def run(job: Job, targets: Sequence[Target], *, cache: Path, progress: Progress)
         for target, entry in zip(targets, record.targets, strict=True):
             with device_lock(cache, progress):
                 _run_row(job, target, entry, folder, progress)
-    finally:
         folder.write_run(replace(record, finished=_now()))
+    finally:  # a run that is cut short says so by having no end
         folder.write_manifest()
+    folder.write("report.md", markdown.render(assess([folder.path])).encode())
     return folder.path
 
 
@@ -76,12 +80,22 @@ def assess(folders: Sequence[Path], *, one_case: bool = False) -> Report:
 
 @contextlib.contextmanager
 def device_lock(cache: Path, progress: Progress) -> Iterator[None]:
-    """One row at a time on this machine's device, whoever else runs the harness."""
+    """One row at a time on this host's device, of all that use this cache folder.
+
+    Raises:
+        EngineError: the cache folder cannot be written.
+    """
     from filelock import FileLock, Timeout
 
     folder = cache / "locks"
-    folder.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(folder / "device.lock")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise EngineError(
+            f"{folder}: cannot be made: {error.strerror}",
+            "Set XDG_CACHE_HOME to a folder of yours.",
+        ) from error
+    lock = FileLock(folder / f"{slug(platform.node())}.lock")
     try:
         lock.acquire(timeout=0)
     except Timeout:
@@ -100,6 +114,8 @@ def _run_row(
         progress.arm(job.files.case.id, entry.slug, plan.arm)
         try:
             _run_arm(plan, target, entry, folder, progress)
+        except EvidenceUnwritable:
+            raise
         except EngineError as error:
             record = failed_record(plan, target.environment, target.engine.name, str(error))
             folder.write_arm(entry, record)
@@ -142,13 +158,13 @@ def _run_record(job: Job, targets: Sequence[Target], run_id: str) -> RunRecord:
         deselected=tuple(node.id for node in case.nodes if node.id not in job.nodes),
         targets=tuple(
             TargetRecord(
-                slug=slug(f"{target.engine.name}-{target.image.name}"),
+                slug=slug(f"{number}-{target.engine.name}-{target.image.name}"),
                 image=target.image.name,
                 engine=target.engine.name,
                 engine_note=target.engine.isolation,
                 host=platform.node(),
             )
-            for target in targets
+            for number, target in enumerate(targets, 1)
         ),
     )
 

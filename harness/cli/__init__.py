@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import os
 import signal
 import sys
 from collections.abc import Sequence
 from types import FrameType
-from typing import NoReturn
+from typing import Any, NoReturn, TextIO
 
 import click
 
@@ -73,6 +74,8 @@ def cli() -> None:
 def main(argv: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit with a code of ``ExitCode``."""
     signal.signal(signal.SIGTERM, _terminate)
+    for name in ("stdout", "stderr"):
+        setattr(sys, name, _Lenient(getattr(sys, name)))
     sys.exit(_run(list(sys.argv[1:] if argv is None else argv)))
 
 
@@ -91,15 +94,40 @@ def _run(argv: list[str]) -> int:
     except (KeyboardInterrupt, click.Abort):
         _complain("interrupted; everything that was started is removed, evidence so far is kept")
         return ExitCode.INTERRUPTED
-    except BrokenPipeError:
-        sys.stderr.close()  # the reader went away (| head): nobody is left to tell
-        return ExitCode.CONFIRMED
     except Exception:
         import traceback
 
         traceback.print_exc()
         _complain("this is a bug in harness: please report it with the lines above")
         return ExitCode.BUG
+
+
+class _Lenient:
+    """A standard stream whose reader may go away (``| head``): the work goes on all the same."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        """Write, or throw away when nobody reads any more."""
+        try:
+            return self._stream.write(text)
+        except BrokenPipeError:
+            return self._give_up(len(text))
+
+    def flush(self) -> None:
+        """Flush, or throw away when nobody reads any more."""
+        try:
+            self._stream.flush()
+        except BrokenPipeError:
+            self._give_up(0)
+
+    def _give_up(self, written: int) -> int:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
+        return written
 
 
 def _complain(text: str) -> None:

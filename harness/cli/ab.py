@@ -10,7 +10,7 @@ from harness import store, targets, workflow
 from harness.cli import common
 from harness.errors import BadInput
 from harness.plan import CaseFiles
-from harness.report import jsondoc, markdown, terminal
+from harness.report import jsondoc, terminal
 from harness.verdict import Report
 
 
@@ -76,14 +76,21 @@ def ab(
         raise BadInput(
             f"-k {expression!r} matches no declared node ID", "See the ids in case.toml."
         )
-    folders = []
     with common.Display() as display:
+        if image and python:
+            display.step(f"--image {image} only selects cases: --python names the environment")
         prepared: dict[str, targets.Target] = {}
-        for files, nodes, wanted in chosen:
+        for (
+            _,
+            _,
+            wanted,
+        ) in chosen:  # all of them first: a run should not end for the last one's lack
             if wanted.name not in prepared:
                 prepared[wanted.name] = targets.prepare(
                     wanted, engine, python=python, progress=display
                 )
+        folders = []
+        for files, nodes, wanted in chosen:
             job = workflow.Job(
                 files=files,
                 nodes=nodes,
@@ -95,9 +102,6 @@ def ab(
                 workflow.run(job, [prepared[wanted.name]], cache=cache, progress=display)
             )
     report = workflow.assess(folders)
-    for folder in folders:
-        text = markdown.render(workflow.assess([folder]))
-        store.RunFolder(path=folder).write("report.md", text.encode())
     _show(report, as_json)
     return report.overall.exit_code
 

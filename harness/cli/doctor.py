@@ -35,7 +35,7 @@ class Finding:
 def doctor(as_json: bool) -> int:
     """Look at engines, devices, images and disk: what can run here, and the remedy where not.
 
-    Exit code 0 when an engine and a device can run something, 3 otherwise.
+    Exit code 0 when an engine can run something, 3 otherwise.
 
     \b
     Examples:

@@ -45,9 +45,7 @@ def unpack_one(chunks: Iterable[bytes], limit: int) -> bytes | None:
             file = tar.extractfile(member)
             return file.read(limit) if file else None
     except tarfile.ReadError:
-        # Cut at the limit on purpose: the header is whole, so the data behind it can be had.
-        data = buffer.getvalue()
-        return data[512 : 512 + limit] if len(data) > limit else None
+        return None
 
 
 def _entry(path: PurePosixPath, kind: bytes, mode: int) -> tarfile.TarInfo:

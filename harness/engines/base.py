@@ -34,13 +34,14 @@ class ExecResult:
 class Environment:
     """A prepared image: what arms of a target are started from.
 
-    ``handle`` is the engine's own (an image ID, a folder, an interpreter).
+    ``handle`` is the engine's own (an image ID, a folder), ``platform`` what the image is meant
+    for, if it says so: the probe decides.
     """
 
     identity: ImageIdentity
     handle: str
     python: str
-    note: str = ""
+    platform: str = ""
     variables: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-import socket
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from harness.engines import dockerbuild
 from harness.engines.base import Environment, OnStep, Sandbox
 from harness.engines.container import ContainerSandbox, faults
-from harness.engines.processes import is_alive, owner
-from harness.errors import EngineUnavailable, ImageUnavailable
+from harness.engines.processes import is_dead, owner
+from harness.errors import EngineError, EngineUnavailable, ImageUnavailable
 from harness.image import Image
 from harness.record import ImageIdentity
 
@@ -45,7 +45,7 @@ class DockerEngine:
 
     @property
     def client(self) -> DockerClient:
-        """The connection, made on first use (DOCKER_HOST and contexts as Docker has them).
+        """The connection, made on first use, as DOCKER_HOST says.
 
         Raises:
             EngineUnavailable: there is no daemon, with the remedy.
@@ -55,7 +55,8 @@ class DockerEngine:
             import docker.errors
 
             try:
-                self._client = docker.from_env(timeout=120)
+                remote = os.environ.get("DOCKER_HOST", "").startswith("ssh://")
+                self._client = docker.from_env(timeout=120, use_ssh_client=remote)
                 self._client.ping()
             except (docker.errors.DockerException, OSError) as error:
                 self._client = None
@@ -75,6 +76,8 @@ class DockerEngine:
 
     def has(self, image: Image) -> str:
         """The image ID on the daemon, or an empty string."""
+        if image.container is None:
+            return ""
         with faults("looking for the image"):
             return self._find(image)
 
@@ -110,17 +113,19 @@ class DockerEngine:
             )
             sandbox.put({"work/.keep": b"", "site/.keep": b""})
             yield sandbox
-        finally:
-            with faults("removing a container"):
+        except BaseException:
+            with contextlib.suppress(EngineError), faults("removing a container"):
                 _remove(container)
+            raise  # what stopped the arm counts, not what its clean-up met
+        with faults("removing a container"):
+            _remove(container)
 
     def reap(self) -> list[str]:
         """Remove the containers of dead runs of this machine."""
         removed = dockerbuild.reap(self.client)
         with faults("looking for leftovers"):
             for container in self.client.containers.list(all=True, filters={"label": LABEL}):
-                host, _, name = container.labels.get(LABEL, "").partition("/")
-                if host == socket.gethostname() and not is_alive(name):
+                if is_dead(container.labels.get(LABEL, "")):
                     _remove(container)
                     removed.append(f"container {container.name}")
         return removed
@@ -151,7 +156,10 @@ class DockerEngine:
 
     def _build(self, folder: Path, image: Image, base: str | None, on_step: OnStep) -> str:
         # Up to the stage that has the environment: what follows only makes the image smaller.
-        return dockerbuild.build(self.client, folder, image, base, on_step, target="build")
+        assert image.container is not None
+        text = (folder / image.container.dockerfile).read_text(errors="replace")
+        target = "build" if re.search(r"(?im)^FROM\s.*\sAS\s+build\s*$", text) else ""
+        return dockerbuild.build(self.client, folder, image, base, on_step, target=target)
 
     def _pull(self, reference: str, on_step: OnStep) -> str:
         import docker.errors
@@ -187,13 +195,15 @@ class DockerEngine:
         attrs = self.client.images.get(image_id).attrs
         config = dict(v.partition("=")[::2] for v in attrs["Config"].get("Env") or ())
         digests = attrs.get("RepoDigests") or []
-        note = digests[0] if digests else "built here, image ID"
+        name = image.container.reference.partition("@")[0].rpartition(":")[0]
+        own = [digest for digest in digests if name and digest.partition("@")[0].endswith(name)]
+        note = (own or digests or ["built here, image ID"])[0]
         variables = {"PYTHONPATH": config["PYTHONPATH"]} if config.get("PYTHONPATH") else {}
         return Environment(
             identity=ImageIdentity(name=image.name, digest=image_id, note=note),
             handle=image_id,
             python=image.container.python,
-            note=image.platform,
+            platform=image.platform,
             variables=variables,
         )
 
@@ -210,10 +220,10 @@ class DockerEngine:
             "security_opt": ["no-new-privileges"],
             "pids_limit": PIDS,
             "mem_limit": self._memory(),
-            "labels": {LABEL: f"{socket.gethostname()}/{owner()}", "ab-harness.run": label},
+            "labels": {LABEL: owner(), "ab-harness.run": label},
             "detach": True,
         }
-        if environment.note != "cpu" and self.gpu():
+        if environment.platform != "cpu" and self.gpu():
             request = docker.types.DeviceRequest(count=1, capabilities=[["gpu"]])
             options["device_requests"] = [request]
         return options

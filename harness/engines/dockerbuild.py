@@ -13,7 +13,6 @@ import json
 import os
 import re
 import shutil
-import socket
 import tempfile
 import time
 from collections.abc import Iterator
@@ -25,7 +24,7 @@ from harness.engines.base import OnStep
 from harness.engines.builder import BUILD_LABEL, Build, daemon_errors, remove_layers
 from harness.engines.commands import plain
 from harness.engines.packages import download_wheels
-from harness.engines.processes import is_alive, owner
+from harness.engines.processes import is_dead, owner
 from harness.errors import BadInput, EngineError, ImageUnavailable
 from harness.image import Container, Image, Lock
 
@@ -99,7 +98,7 @@ def build(
         with tempfile.TemporaryDirectory(prefix=_SCRATCH) as scratch:
             Path(scratch, "owner").write_text(owner())
             context = Path(scratch, "context")
-            mark = f"{socket.gethostname()}/{owner()}/{os.urandom(4).hex()}"
+            mark = f"{owner()}#{os.urandom(4).hex()}"
             _write_context(context, recipe, mark, _MACHINES.get(machine, machine), on_step)
             labels = {
                 LABEL: image.name,
@@ -127,13 +126,12 @@ def reap(client: DockerClient) -> list[str]:
         listed = client.api.images(all=True, filters={"label": BUILD_LABEL})
         marks = {str((image.get("Labels") or {}).get(BUILD_LABEL, "")) for image in listed}
         for mark in sorted(filter(None, marks)):
-            host, _, rest = mark.partition("/")
-            if host == socket.gethostname() and not is_alive(rest.partition("/")[0]):
+            if is_dead(mark.partition("#")[0]):
                 number = remove_layers(client, mark, containers=False)
                 removed += [f"{number} layers of an unfinished image"] if number else []
     for folder in Path(tempfile.gettempdir()).glob(f"{_SCRATCH}*"):
         with contextlib.suppress(OSError):
-            if not is_alive((folder / "owner").read_text()):
+            if is_dead((folder / "owner").read_text()):
                 shutil.rmtree(folder)
                 removed.append(f"wheels in {folder}")
     return removed

@@ -8,27 +8,32 @@ private mount where that is possible, and looked at again after each arm.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import platform
+import re
 import shutil
+import stat
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from harness.engines import locked
 from harness.engines.base import Environment, ExecResult, OnLine, OnStep, Sandbox
-from harness.engines.processes import MARK, is_alive, kill_marked, owner, run
+from harness.engines.processes import MARK, is_dead, kill_marked, owner, run
 from harness.engines.toolkit import guest
+from harness.engines.tree import remove
 from harness.errors import EngineError, EngineUnavailable, ImageUnavailable
 from harness.image import Image
 from harness.record import ImageIdentity
 
-#: The user's variables that reach an arm: what programs and devices need, and no secrets.
+#: The user's variables that reach an arm: what programs and devices need, but no secrets.
+_SECRET = re.compile(r"(?i)key|token|secret|passw|credential|auth")
 _NAMES = {"PATH", "LANG", "LD_LIBRARY_PATH", "TZ", "SSL_CERT_FILE"}
 _PREFIXES = (
     "CUDA_", "NVIDIA_", "NCCL_", "HIP_", "HSA_", "ROCR_", "ROCM_", "ZE_", "SYCL_", "ONEAPI_",
@@ -48,7 +53,6 @@ class LocalSandbox:
     mark: str
     prefix: tuple[str, ...]
     disposable: bool = False
-    log: list[str] = field(default_factory=list)
 
     def put(self, files: Mapping[str, bytes]) -> None:
         """Write files, by path relative to ``root``; folders are made."""
@@ -75,8 +79,8 @@ class LocalSandbox:
             **_inherited(),
             "HOME": f"{self.root}/home",
             "TMPDIR": f"{self.root}/tmp",
-            MARK: self.mark,
             **env,
+            MARK: self.mark,  # last: not for a case to set
         }
         return run(
             (*self.prefix, *argv), env=whole, cwd=cwd, time_limit=time_limit, on_line=on_line
@@ -87,6 +91,9 @@ class LocalSandbox:
         try:
             handle = os.open(Path(self.root, path), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         except OSError:
+            return None
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            os.close(handle)
             return None
         with os.fdopen(handle, "rb") as file:
             return file.read(limit)
@@ -99,7 +106,8 @@ class LocalEngine:
     isolation = "no isolation: the arms run as this user, with this machine's files and network"
 
     def __init__(self, *, cache: Path, python: Path | None = None) -> None:
-        self._cache = cache
+        # By its real name, which is what Python and pytest report of files below it.
+        self._cache = cache.resolve()
         self._python = python
 
     def unavailable(self) -> str:
@@ -153,15 +161,16 @@ class LocalEngine:
         Raises:
             EngineError: the folder cannot be made, or the arm changed the environment.
         """
-        run_folder = self._arms / label
-        root = run_folder / "arm"
+        # A short name, since sockets in TMPDIR may have 107 bytes; the same one for both arms.
+        run_folder = self._arms / hashlib.sha256(label.encode()).hexdigest()[:8]
+        root = run_folder / "a"
         mark = f"{label}@{owner()}"
         try:
             for name in ("work", "home", "tmp", "site"):
                 (root / name).mkdir(parents=True)
             (run_folder / "owner").write_text(mark)
         except OSError as error:
-            _remove(run_folder)
+            remove(run_folder)
             raise EngineError(f"cannot make the arm's folder {root}: {error}") from error
         try:
             yield LocalSandbox(
@@ -171,9 +180,9 @@ class LocalEngine:
                 prefix=_read_only(environment.handle),
             )
         finally:
-            kill_marked(mark)
-            _remove(run_folder)
-            self._check(environment)
+            kill_marked(mark, str(root))
+            remove(run_folder)
+        self._check(environment)
 
     def reap(self) -> list[str]:
         """Kill and remove what dead runs of this machine left."""
@@ -183,13 +192,11 @@ class LocalEngine:
                 mark = (folder / "owner").read_text()
             except OSError:
                 mark = ""
-            if mark and is_alive(mark.rpartition("@")[2]):
+            if not (is_dead(mark.rpartition("@")[2]) if mark else _is_old(folder)):
                 continue
-            if not mark and folder.stat().st_mtime > _an_hour_ago():
-                continue  # just being made by another run
             if mark:
-                kill_marked(mark)
-            _remove(folder)
+                kill_marked(mark, str(folder))
+            remove(folder)
             removed.append(f"arm folder {folder.name}")
         return removed
 
@@ -205,9 +212,11 @@ class LocalEngine:
                 f"--python {python}: not an executable file",
                 "Give the path of the interpreter, such as /usr/bin/python3.",
             )
-        variables = {}
+        # Its owner's environment: nothing is to be written there, bytecode neither.
+        variables = {"PYTHONDONTWRITEBYTECODE": "1"}
         if os.environ.get("PYTHONPATH"):
-            variables["PYTHONPATH"] = os.environ["PYTHONPATH"]
+            paths = os.environ["PYTHONPATH"].split(":")
+            variables["PYTHONPATH"] = ":".join(os.path.abspath(path) for path in paths if path)
         user_base = os.environ.get("PYTHONUSERBASE") or os.path.expanduser("~/.local")
         variables["PYTHONUSERBASE"] = user_base  # HOME differs inside an arm
         digest, number = _distributions(path, variables)
@@ -242,7 +251,7 @@ def _distributions(python: str, variables: Mapping[str, str]) -> tuple[str, int]
     try:
         out = subprocess.run(argv, capture_output=True, text=True, timeout=120, cwd="/", env=env)
         digest, number = json.loads(out.stdout)
-    except (OSError, ValueError, subprocess.SubprocessError) as error:
+    except (OSError, ValueError, TypeError, subprocess.SubprocessError) as error:
         raise EngineError(f"{python} does not work: {error}", "Try it by hand.") from error
     return str(digest), int(number)
 
@@ -251,15 +260,15 @@ def _inherited() -> dict[str, str]:
     return {
         name: value
         for name, value in os.environ.items()
-        if name in _NAMES or name.startswith(_PREFIXES)
+        if (name in _NAMES or name.startswith(_PREFIXES)) and not _SECRET.search(name)
     }
 
 
 def _read_only(folder: str) -> tuple[str, ...]:
     """A command prefix that mounts ``folder`` read-only for the arm alone, where that works.
 
-    Only root can; for others the environment's own permissions do, as its files belong to
-    no one who may write them.
+    Only root can. For others its files are without write permission, which their owner could
+    give again: that is why the environment is looked at after each arm, too.
     """
     return _mounted(folder) if folder and _can_mount() else ()
 
@@ -274,20 +283,15 @@ def _can_mount() -> bool:
     if platform.system() != "Linux" or os.geteuid() != 0 or not shutil.which("unshare"):
         return False
     argv = (*_mounted(sys.prefix), "true")
-    return subprocess.run(argv, capture_output=True, timeout=20).returncode == 0
+    try:
+        return subprocess.run(argv, capture_output=True, timeout=20).returncode == 0
+    except (OSError, subprocess.SubprocessError):
+        return False
 
 
-def _remove(folder: Path) -> None:
-    """Remove a folder, also one whose parts were made read-only."""
-
-    def force(function: object, path: str, error: object) -> None:
-        with contextlib.suppress(OSError):
-            os.chmod(os.path.dirname(path), 0o700)
-            os.chmod(path, 0o700)
-            os.unlink(path) if not os.path.isdir(path) else shutil.rmtree(path)
-
-    shutil.rmtree(folder, onerror=force)
-
-
-def _an_hour_ago() -> float:
-    return time.time() - 3600
+def _is_old(folder: Path) -> bool:
+    """A folder without an owner may just be being made by another run."""
+    try:
+        return folder.stat().st_mtime < time.time() - 3600
+    except OSError:
+        return False

@@ -22,7 +22,7 @@ from typing import Any
 
 from harness.engines.base import OnStep
 from harness.engines.makeenv import FULL, Maker, mark
-from harness.engines.processes import is_alive, kill_marked
+from harness.engines.processes import is_dead, kill_marked
 from harness.engines.tree import Manifest, differences, freeze, remove, scan
 from harness.errors import BadInput, EngineError
 from harness.image import Image, Lock
@@ -186,8 +186,10 @@ def _locked(env: Path, on_step: OnStep | None = None) -> Iterator[int]:
         waiting = False
         while not _taken(handle):
             holder = os.pread(handle, 1000, 0).decode("utf-8", "replace")
-            dead = holder and not is_alive(holder.rpartition("@")[2])
-            ended = kill_marked(holder) if dead else []  # what a killed process left running
+            dead = holder and is_dead(holder.rpartition("@")[2])
+            ended = (
+                kill_marked(holder, str(env)) if dead else []
+            )  # what a killed process left running
             if not ended and on_step is None:
                 raise BlockingIOError
             if not dead and not waiting and on_step is not None:

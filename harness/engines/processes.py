@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import socket
 import subprocess
 import threading
 import time
@@ -28,9 +29,10 @@ def run(
     time_limit: float,
     on_line: OnLine,
 ) -> ExecResult:
-    """Run a command; whatever it started is gone when this returns, also on Ctrl-C.
+    """Run a command to its end; its processes are gone when this returns, also on Ctrl-C.
 
-    ``env`` is the whole environment and must hold the MARK. ``time_limit`` is in seconds.
+    That is its process group and, beyond it, all that carry the MARK, which ``env`` (the whole
+    environment) must hold, or that stand in ``cwd``'s folder. ``time_limit`` is in seconds.
 
     Raises:
         EngineError: the command cannot be started.
@@ -45,7 +47,7 @@ def run(
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
-    except OSError as error:
+    except (OSError, ValueError) as error:
         raise EngineError(f"cannot start {argv[0]}: {error}") from error
     assert child.stdout is not None
     reader = threading.Thread(target=_read, args=(child.stdout, on_line), daemon=True)
@@ -57,7 +59,7 @@ def run(
         timed_out = True
     finally:
         _kill_group(child.pid)
-        kill_marked(env[MARK])
+        kill_marked(env[MARK], str(Path(cwd).parent))
         child.wait()
         reader.join(timeout=10)
     if timed_out:
@@ -69,22 +71,24 @@ def run(
     return ExecResult(exit_code=child.returncode, signal=number, killed=killed)
 
 
-def marked(mark: str) -> list[int]:
-    """Process IDs of all processes that carry ``mark`` (Linux; elsewhere none are found)."""
+def marked(mark: str, folder: str) -> list[int]:
+    """Process IDs of all that carry ``mark`` or stand in ``folder`` (Linux; elsewhere none)."""
     needle = f"{MARK}={mark}".encode()
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            if needle in (entry / "environ").read_bytes().split(b"\0"):
+            place = os.readlink(entry / "cwd").removesuffix(" (deleted)")
+            inside = place == folder or place.startswith(folder.rstrip("/") + "/")
+            if inside or needle in (entry / "environ").read_bytes().split(b"\0"):
                 found.append(int(entry.name))
     return [pid for pid in found if pid != os.getpid()]
 
 
-def kill_marked(mark: str) -> list[int]:
-    """Kill every process that carries ``mark`` and return their IDs."""
+def kill_marked(mark: str, folder: str) -> list[int]:
+    """Kill every process that carries ``mark`` or stands in ``folder``; return their IDs."""
     killed: list[int] = []
     for _ in range(20):  # a process may fork while it is being looked for
-        pids = marked(mark)
+        pids = marked(mark, folder)
         if not pids:
             break
         for pid in pids:
@@ -104,23 +108,35 @@ def start_time(pid: int) -> str:
 
 
 def owner() -> str:
-    """A name for this process that no later process on this machine can have."""
-    return f"{boot_id()}:{os.getpid()}:{start_time(os.getpid())}"
+    """A name for this process that no later process can have: host, boot, namespace, ID, start."""
+    return f"{_here()}:{os.getpid()}:{start_time(os.getpid())}"
 
 
-def is_alive(name: str) -> bool:
-    """Whether the process named by ``owner()`` still runs on this machine."""
-    boot, _, rest = name.partition(":")
+def is_dead(name: str) -> bool:
+    """Whether the process named by ``owner()`` certainly runs no more.
+
+    Of another host, or of another container on this one, nothing can be said: not dead. An
+    earlier boot of this host took all its processes along.
+    """
+    place, _, rest = name.partition(":")
     pid, _, started = rest.partition(":")
-    return boot == boot_id() and pid.isdecimal() and start_time(int(pid)) == started != ""
+    host, boot, space = ([*place.split("/"), "", ""])[:3]
+    own_host, own_boot, own_space = _here().split("/")
+    if host != own_host or not pid.isdecimal():
+        return False
+    if boot != own_boot:
+        return True
+    return space == own_space and start_time(int(pid)) != started
 
 
-def boot_id() -> str:
-    """This boot of this machine (a container on it shares the value)."""
+def _here() -> str:
+    """Host, boot and process namespace, in which a process ID means something."""
     try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        space = str(os.stat("/proc/self/ns/pid").st_ino)
     except OSError:
-        return "unknown"
+        boot, space = "unknown", "unknown"
+    return f"{socket.gethostname().replace('/', '-').replace(':', '-')}/{boot}/{space}"
 
 
 def _kill_group(pid: int) -> None:
@@ -129,7 +145,11 @@ def _kill_group(pid: int) -> None:
 
 
 def _read(stream: IO[bytes], on_line: OnLine) -> None:
-    """Hand on lines as they come, a very long one in pieces."""
+    """Hand on lines as they come, a very long one in pieces.
+
+    Whatever becomes of a line, the pipe is read to its end: closing it would kill the child.
+    """
     with stream, contextlib.suppress(ValueError, OSError):
         while raw := stream.readline(LINE_LIMIT):
-            on_line(raw.decode("utf-8", "replace").rstrip("\r\n"))
+            with contextlib.suppress(Exception):
+                on_line(raw.decode("utf-8", "replace").rstrip("\r\n"))

@@ -34,11 +34,17 @@ def document(report: Report) -> dict[str, Any]:
     }
 
 
+def _diff_verdict(found: FlipTable) -> str:
+    if found.worse:
+        return "regression"
+    return "inconclusive" if found.inconclusive else "no-regression"
+
+
 def diff_document(found: FlipTable, before_name: str, after_name: str) -> dict[str, Any]:
     """Return two compared JUnit files as plain data, under the same keys as a report."""
     return {
         "schema": SCHEMA,
-        "verdict": "regression" if found.worse else "no-regression",
+        "verdict": _diff_verdict(found),
         "rows": [
             {
                 "platform": "",

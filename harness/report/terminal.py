@@ -78,7 +78,8 @@ def render_diff(found: FlipTable, before_name: str, after_name: str, console: Co
     for name, words in zip((before_name, after_name), diffs.both_totals(found), strict=True):
         out.line(f"{name}: {words}", wrap=False)
     out.line(f"{texts.count(len(found), 'test')}: {diffs.counts(found) or 'none'}")
-    out.line(diffs.headline(found), style="bold red" if found.worse else "bold green")
+    colour = "red" if found.worse else "yellow" if found.inconclusive else "green"
+    out.line(diffs.headline(found), style=f"bold {colour}")
 
 
 def _diff_cells(node: Node, style: str) -> tuple[tuple[str, str], ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from pathlib import Path
 
@@ -521,6 +520,62 @@ def test_an_arm_that_edits_the_package_is_no_evidence(bench: Bench) -> None:
     assert bench.report().overall is Overall.CONFIRMED
 
 
+def test_an_arm_that_edits_and_then_hangs_is_no_evidence(bench: Bench) -> None:
+    hangs = "\n\ndef test_hangs():\n    import time\n\n    open(core.__file__, 'a').write('# x')\n"
+    tests = golden.TESTS + hangs + "    time.sleep(600)\n"
+    controls = (CONTROL, f"{FILE}::test_hangs")
+    write_case(bench.case, tests={FILE: tests}, controls=controls, extra="time_limit = 4")
+    report = bench.report()
+    assert {node.verdict for node in report.rows[0].nodes} == {Verdict.INFRA}
+    assert "minipkg/core.py" in report.rows[0].refused[0]
+
+
+def test_a_file_that_hangs_while_it_is_loaded_is_not_missing(bench: Bench) -> None:
+    tests = "import time\n\ntime.sleep(600)\n" + golden.TESTS
+    write_case(bench.case, tests={FILE: tests}, extra="time_limit = 4")
+    nodes = bench.nodes()
+    assert {node.unpatched for node in nodes.values()} == {Outcome.NOT_RUN}
+    assert {node.verdict for node in nodes.values()} == {Verdict.INCONCLUSIVE}
+
+
+def test_a_crash_while_loading_is_a_load_error(bench: Bench) -> None:
+    write_case(bench.case, patch=diff(CORE, SEGFAULT.replace("    ", "") + CORE))
+    node = bench.nodes()["test_add"]
+    assert node.verdict is Verdict.LOAD_ERROR and "SIGSEGV" in node.reason
+
+
+def test_a_class_that_cannot_be_collected_is_a_load_error(bench: Bench) -> None:
+    broken = (
+        "\n\nclass TestC:\n    @pytest.mark.parametrize('a,b', [(1,)])\n    def test_c(self):\n"
+    )
+    tests = golden.TESTS + broken + "        assert True\n"
+    write_case(bench.case, tests={FILE: tests}, controls=(CONTROL, f"{FILE}::TestC::test_c[1]"))
+    nodes = bench.nodes()
+    assert nodes["TestC::test_c[1]"].verdict is Verdict.LOAD_ERROR
+    assert nodes["test_unset_factor"].verdict is Verdict.FLIP_CONFIRMED
+
+
+def test_hostile_output_changes_nothing(bench: Bench) -> None:
+    noise = (
+        "\n\ndef test_noise():\n    import os\n\n"
+        "    out = os.open('/proc/self/fd/3', os.O_WRONLY) if False else 2\n"
+        "    os.write(out, b'::harness::' + b'[' * 60000 + b'\\n')\n"
+        "    for i in range(20000):\n        os.write(out, b'PASSED ' * 20 + b'\\n')\n"
+    )
+    run_capture_off = "\n\nimport os\n\nfor number in range(3, 12):\n    try:\n"
+    run_capture_off += "        os.write(number, b'\\n::harness::' + b'[' * 60000 + b'\\n')\n"
+    run_capture_off += "    except OSError:\n        pass\n"
+    tests = golden.TESTS + noise + run_capture_off
+    write_case(bench.case, tests={FILE: tests}, controls=(CONTROL, f"{FILE}::test_noise"))
+    assert bench.report().overall is Overall.CONFIRMED
+
+
+def test_folders_named_like_evidence_are_survived(bench: Bench) -> None:
+    tests = golden.TESTS + "\n\ndef test_dir():\n    import os\n\n    os.mkdir('../junit.xml')\n"
+    write_case(bench.case, tests={FILE: tests}, controls=(CONTROL, f"{FILE}::test_dir"))
+    assert bench.report().overall is Overall.INCONCLUSIVE
+
+
 def test_neither_ini_files_nor_plugins_of_the_image_reach_the_arms(bench: Bench) -> None:
     plugin = "def pytest_collection_modifyitems(items):\n    items.clear()\n"
     entry = "[pytest11]\nminipkg_evil = minipkg.evil\n"
@@ -537,12 +592,12 @@ def test_neither_ini_files_nor_plugins_of_the_image_reach_the_arms(bench: Bench)
 
 def test_nothing_is_left_behind(bench: Bench, environments: object) -> None:
     write_case(bench.case)
-    bench.report()
+    report = bench.report()
     if isinstance(environments, golden.DockerEnvironments):
         client = environments.engine.client
-        mine = [c for c in client.containers.list(all=True) if c.name.startswith("ab-harness-")]
-        assert mine == []
+        (row,) = report.rows
+        label = f"ab-harness.run={row.run.run_id}-{row.evidence.target.slug}"
+        assert client.containers.list(all=True, filters={"label": label}) == []
     else:
         assert isinstance(environments, golden.LocalEnvironments)
         assert list((environments.engine_cache / "arms").glob("*")) == []
-    assert not [name for name in os.listdir("/tmp") if name.startswith("ab-harness-arm")]

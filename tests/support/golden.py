@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import io
 import json
+import os
 import py_compile
 import subprocess
 import sys
@@ -222,7 +223,9 @@ class DockerEnvironments:
     def target(self, spec: Spec) -> Target:
         """A target that has what ``spec`` says."""
         if spec not in self.made:
-            self.made[spec] = self._make(spec, f"ab-harness-test/golden:{len(self.made)}")
+            self.made[spec] = self._make(
+                spec, f"ab-harness-test/golden:{os.getpid()}-{len(self.made)}"
+            )
         image = from_reference(self.made[spec])
         return Target(
             image=image,
