@@ -158,7 +158,7 @@ def _run_record(job: Job, targets: Sequence[Target], run_id: str) -> RunRecord:
         deselected=tuple(node.id for node in case.nodes if node.id not in job.nodes),
         targets=tuple(
             TargetRecord(
-                slug=slug(f"{number}-{target.engine.name}-{target.image.name}"),
+                slug=slug(f"{number}-{target.engine.name}-{_short(target.image.name)}"),
                 image=target.image.name,
                 engine=target.engine.name,
                 engine_note=target.engine.isolation,
@@ -167,6 +167,11 @@ def _run_record(job: Job, targets: Sequence[Target], run_id: str) -> RunRecord:
             for number, target in enumerate(targets, 1)
         ),
     )
+
+
+def _short(image: str) -> str:
+    """An interpreter's path is of no use in a folder's name."""
+    return Path(image).name if image.startswith("/") else image
 
 
 def _same_claim(runs: Sequence[store.LoadedRun]) -> None:

@@ -10,7 +10,7 @@ import hashlib
 import json
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TypeVar
 
@@ -19,7 +19,7 @@ from harness.engines.toolkit import guest, toolkit
 from harness.errors import EngineError, HarnessError
 from harness.outcome import ArmStatus
 from harness.plan import FIXED_ENV, ArmPlan, sha256
-from harness.record import ArmRecord, Probe, Seal, Staging
+from harness.record import ArmRecord, ImageIdentity, Probe, Seal, Staging
 from harness.schema import loads, parse_json
 
 MIB = 1 << 20
@@ -105,7 +105,7 @@ class ArmRun:
             status=status,
             reason=reason,
             engine=self.engine,
-            image=self.environment.identity,
+            image=self._image(),
             started=started.isoformat(timespec="seconds"),
             duration=round(time.monotonic() - clock, 2),
             command=self.command,
@@ -187,6 +187,14 @@ class ArmRun:
             **self.plan.files.case.env,
             "PYTHONPATH": ":".join(path for path in paths if path),
         }
+
+    def _image(self) -> ImageIdentity:
+        """An interpreter that was given has no name: what it has of the package is its name."""
+        identity = self.environment.identity
+        if identity.name:
+            return identity
+        version = self.probe.package_version if self.probe else ""
+        return replace(identity, name=version or "an interpreter")
 
     def _environment_digest(self) -> str:
         """Digest of the variables that the harness sets, by name and value."""

@@ -133,7 +133,7 @@ class LocalEngine:
             EngineError: the environment cannot be made.
         """
         if self._python is not None:
-            return self._given(self._python, image)
+            return self._given(self._python)
         if image.lock is None:
             raise ImageUnavailable(
                 f"image {image.name} is a container image: the local engine cannot run it",
@@ -204,7 +204,7 @@ class LocalEngine:
     def _arms(self) -> Path:
         return self._cache / "arms"
 
-    def _given(self, python: Path, image: Image) -> Environment:
+    def _given(self, python: Path) -> Environment:
         # Not resolved: a virtual environment's interpreter is a link, and its place is its meaning.
         path = os.path.abspath(python)
         if not os.access(path, os.X_OK) or os.path.isdir(path):
@@ -222,9 +222,9 @@ class LocalEngine:
         digest, number = _distributions(path, variables)
         return Environment(
             identity=ImageIdentity(
-                name=f"{image.name} as found by {path}",
+                name="",  # the version of the package under test, as the probe measures it
                 digest=f"sha256:{digest}",
-                note=f"{number} distributions, no container and no lock",
+                note=f"{number} distributions of {path}, no container and no lock",
             ),
             handle="",
             python=path,

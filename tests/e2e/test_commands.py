@@ -269,3 +269,43 @@ def test_after_kill_9_the_next_start_removes_what_was_left(cli: Cli) -> None:
     # What had been fetched by then is readable: the run is there, its rows are refused.
     (run,) = (cli.cwd / "reports" / "slow").iterdir()
     assert cli.json("table", str(run), code=3)["rows"][0]["refused"]
+
+
+def test_a_reader_that_goes_away_changes_neither_work_nor_code(cli: Cli, case: Path) -> None:
+    command = " ".join(cli.argv("ab", "--python", str(cli.python)))
+    script = f"set -o pipefail; {command} 2>&1 | true; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", script], cwd=cli.cwd, env=cli.env, timeout=300)
+    assert done.returncode == 0
+    assert cli.json("table", "reports", code=0)["verdict"] == "confirmed"
+
+
+def test_secrets_do_not_reach_the_arms(cli: Cli) -> None:
+    body = (
+        "import os\n\n\ndef test_env():\n    assert not [n for n in os.environ if 'SECRET' in n]\n"
+    )
+    body += (
+        "    assert 'VLLM_API_KEY' not in os.environ\n    assert os.environ['VLLM_PLAIN'] == '1'\n"
+    )
+    node = "tests/test_env.py::test_env"
+    write_case(
+        cli.cwd / "cases" / "env", tests={"tests/test_env.py": body}, flips=(), controls=(node,)
+    )
+    secrets = {"VLLM_API_KEY": "hunter2", "MY_SECRET": "hunter2", "VLLM_PLAIN": "1"}
+    done = cli("ab", "env", "--python", str(cli.python), env=secrets)
+    assert done.returncode == 0, done.stdout
+    (run,) = (cli.cwd / "reports" / "env").iterdir()
+    assert not [p for p in run.rglob("*") if p.is_file() and b"hunter2" in p.read_bytes()]
+
+
+def test_a_linked_cache_folder(cli: Cli, case: Path) -> None:
+    (cli.cwd.parent / "real").mkdir()
+    cli.cache.symlink_to(cli.cwd.parent / "real")
+    assert cli("ab", "--python", str(cli.python)).returncode == 0
+
+
+def test_output_that_cannot_be_written(cli: Cli, case: Path) -> None:
+    (cli.cwd / "file").touch()
+    done = cli("ab", "--python", str(cli.python), "--out", "file/below")
+    assert done.returncode == 2 and "--out" in done.stderr
+    done = cli("ab", "--python", str(cli.python), env={"XDG_CACHE_HOME": "/proc/nothing"})
+    assert done.returncode == 3 and "Traceback" not in done.stderr
