@@ -15,6 +15,8 @@ from harness.schema import parse_toml
 
 FAMILIES = ("cpu", "cuda", "xpu", "rocm")
 SCHEMA = 1
+#: A week, in seconds.
+LONGEST = 7 * 24 * 3600
 _PLACE = re.compile(r"[^:\n]+\.py:[1-9][0-9]*")
 _EXCEPTION = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 _IMPORT_NAME = re.compile(r"[^\W\d]\w*")
@@ -146,8 +148,10 @@ def parse_case(text: str, *, case_id: str, where: str) -> Case:
 def unsafe_path(path: str) -> str:
     """Say why a relative POSIX path may not be used, or return an empty string."""
     pure = PurePosixPath(path)
-    if not path or "\\" in path or "\0" in path or "\n" in path:
-        return "is empty or has a backslash, a line break or a NUL byte"
+    if not pure.parts:
+        return "names the folder itself: name what is in it"
+    if "\\" in path or "\0" in path or "\n" in path:
+        return "has a backslash, a line break or a NUL byte"
     if pure.is_absolute():
         return "must be relative to the case folder"
     if ".." in pure.parts:
@@ -165,8 +169,8 @@ def _problems(case: Case) -> Iterator[tuple[str, str]]:
         yield "schema", f"{case.schema} is not known; this harness reads {SCHEMA}"
     if not _IMPORT_NAME.fullmatch(case.package):
         yield "package", f"{case.package!r} is not an import name (top level, no dots)"
-    if case.time_limit <= 0:
-        yield "time_limit", "must be a number of seconds above 0"
+    if not 0 < case.time_limit <= LONGEST:
+        yield "time_limit", f"must be a number of seconds above 0, {LONGEST} at most"
     for key, values in (("tests", case.tests), ("nodes", case.nodes), ("images", case.images)):
         if not values:
             yield key, "must not be empty"
@@ -206,11 +210,13 @@ def _node_problems(case: Case) -> Iterator[tuple[str, str]]:
     for index, node in enumerate(case.nodes):
         key = f"nodes.{index}"
         used.add(node.signature)
-        if node.id in seen:
+        if escaped(node.id) in seen:
             yield f"{key}.id", f"duplicate node ID {node.id!r}; remove one"
-        seen.add(node.id)
+        seen.add(escaped(node.id))
         if "::" not in node.id:
             yield f"{key}.id", f"{node.id!r} is not 'file.py::test'"
+        elif str(PurePosixPath(node.file)) != node.file or "[" in node.file:
+            yield f"{key}.id", f"its file {node.file!r} is not written as pytest does, or has a '['"
         elif not any(_within(node.file, path) for path in case.tests):
             yield f"{key}.id", f"its file {node.file!r} is not under 'tests'; add it there"
         if node.signature and node.signature not in case.signatures:
@@ -226,6 +232,14 @@ def _node_problems(case: Case) -> Iterator[tuple[str, str]]:
                     yield f"{key}.{table}.{platform}", "not a platform such as cuda or cuda-sm90"
     for name in case.signatures.keys() - used:
         yield f"signatures.{name}", "no node names it; remove it or set a node's signature"
+
+
+def escaped(node_id: str) -> str:
+    """The node ID as pytest spells it, which escapes parameters that are not ASCII."""
+    head, bracket, tail = node_id.partition("[")
+    if tail.isascii():
+        return node_id
+    return head + bracket + tail.encode("unicode_escape").decode("ascii")
 
 
 def _within(file: str, tests: str) -> bool:

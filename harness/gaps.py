@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 from harness.case import Case, Role, Signature, family
@@ -110,10 +111,17 @@ def _lacking(signature: Signature) -> list[str]:
         part
         for part, there in (
             ("place", signature.at),
-            ("message", signature.message or signature.message_regex),
+            ("message", _says_something(signature)),
         )
         if not there
     ]
+
+
+def _says_something(signature: Signature) -> bool:
+    """Whether the declared message could fail to match anything at all."""
+    if signature.message_regex:
+        return re.search(signature.message_regex, "") is None
+    return any(character.isalpha() for character in signature.message)
 
 
 def _patch(rows: list[Row]) -> Iterator[str]:

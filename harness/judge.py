@@ -9,7 +9,7 @@ from harness.case import Case, Node, Role
 from harness.flips import Flip, classify
 from harness.outcome import ArmStatus, Outcome
 from harness.patch import Patch
-from harness.record import ArmEvidence, Failure, NodeResult, RunRecord, TargetEvidence
+from harness.record import ArmEvidence, ArmRecord, Failure, NodeResult, RunRecord, TargetEvidence
 from harness.signature import level, mismatch, same_failure
 from harness.verdict import NodeVerdict, Row, Verdict
 
@@ -59,6 +59,7 @@ def _refusal(
             reasons.append(f"{name} arm {arm.record.status}: {arm.record.reason}")
         else:
             reasons += [f"{name} arm: {problem}" for problem in arm.results.problems]
+            reasons += [f"{name} arm: {problem}" for problem in _not_as_planned(name, arm.record)]
             if arm.record.seal is None:
                 reasons.append(f"{name} arm: its files could not be checked after the tests")
             elif arm.record.seal.changed:
@@ -69,6 +70,29 @@ def _refusal(
     if rejected and not reasons:
         return Verdict.INCONCLUSIVE, tuple(dict.fromkeys(rejected))
     return Verdict.INFRA, tuple(dict.fromkeys(reasons + rejected))
+
+
+#: What is done to the tree, by how the patch fits: in the unpatched arm, and in the patched one.
+_ACTIONS = {
+    "empty": ("none", "none"),
+    "clean": ("none", "applied"),
+    "offset": ("none", "applied"),
+    "already-applied": ("reversed", "none"),
+}
+
+
+def _not_as_planned(name: str, record: ArmRecord) -> list[str]:
+    """Where the record does not show that this arm was what its name says."""
+    staging = record.staging
+    if record.probe is None or staging is None:
+        return ["it was not probed, or its package was not staged"]
+    found = [] if record.arm == name else [f"its record is of the {record.arm} arm"]
+    planned = _ACTIONS.get(staging.state, ("", ""))[name == "patched"]
+    if staging.action != planned:
+        found.append(f"the patch was {staging.action}, which does not fit {staging.state}")
+    elif (staging.tree_after != staging.tree_before) is (planned == "none"):
+        found.append(f"the package's files do not show that the patch was {planned}")
+    return found
 
 
 def _differences(before: ArmEvidence, after: ArmEvidence) -> list[str]:

@@ -11,7 +11,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
@@ -105,7 +105,7 @@ class CaseItem(pytest.Item):
         self.report = _report(self.config, self.path.parent)
         for verdict in self._verdicts():
             if verdict.verdict in (Verdict.INFRA, Verdict.INCONCLUSIVE):
-                raise _Fault(self._text(verdict))
+                _fault(self._text(verdict))
 
     def runtest(self) -> None:
         """Compare the verdict with the claim.
@@ -125,7 +125,7 @@ class CaseItem(pytest.Item):
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """A readable reason instead of a traceback through the harness."""
-        if isinstance(excinfo.value, (_Fault, _NotConfirmed)):
+        if isinstance(excinfo.value, _NotConfirmed):
             return str(excinfo.value)
         return super().repr_failure(excinfo, style)
 
@@ -148,8 +148,9 @@ class CaseItem(pytest.Item):
         return "\n".join(lines)
 
 
-class _Fault(Exception):
-    """The engine or the evidence failed, not the claim."""
+def _fault(text: str) -> NoReturn:
+    """The engine or the evidence failed, not the claim: an error without a traceback."""
+    pytest.fail(text, pytrace=False)
 
 
 class _NotConfirmed(Exception):
@@ -164,7 +165,7 @@ def _report(config: pytest.Config, folder: Path) -> Report:
     """The case's report: from this process, from another worker's run, or from a new run.
 
     Raises:
-        _Fault: the run could not be made, now or when an item before tried.
+        pytest.fail.Exception: the run could not be made, now or when an item before tried.
     """
     known = config.stash.setdefault(_REPORTS, {})
     if folder not in known:
@@ -172,7 +173,7 @@ def _report(config: pytest.Config, folder: Path) -> Report:
 
         note = _evidence(config, folder)
         if note.startswith(_FAULT):
-            raise _Fault(note.removeprefix(_FAULT))
+            _fault(note.removeprefix(_FAULT))
         known[folder] = workflow.assess([Path(note)])
     return known[folder]
 

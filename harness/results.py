@@ -37,6 +37,7 @@ class Journal:
     finished: bool = False
     package: str = ""
     imported: bool = False
+    interrupt: Failure | None = None
     no_pytest: Failure | None = None
     no_pytest_under_test: bool = False
 
@@ -63,7 +64,8 @@ def arm_results(record: ArmRecord, files: Mapping[str, bytes]) -> ArmResults:
     problems: list[str] = []
     nodes: dict[str, NodeResult] = {}
     document = _junit(files, problems) if record.status is ArmStatus.RAN else None
-    if document is not None and journal.finished:
+    whole = journal.finished and journal.complete and not journal.running
+    if document is not None and whole:
         outcomes = _from_junit(document, journal, problems)
         problems += _contradictions(record, document, journal, outcomes)
     else:
@@ -110,6 +112,8 @@ def _take(journal: Journal, event: dict[str, Any]) -> None:
             journal.running = _text(event.get("id"))
         case "test-end":
             journal.running = ""
+        case "interrupt":
+            journal.interrupt = _to_failure(event.get("failure"))
         case "report":
             _take_report(journal, event)
         case "finish":
@@ -207,7 +211,7 @@ def _contradictions(
 def _unfinished(record: ArmRecord, journal: Journal, problems: list[str]) -> dict[str, Outcome]:
     """Outcomes of a run that ended early: what ran keeps its outcome, the rest is not-run."""
     outcomes = dict(journal.outcomes)
-    if record.status is ArmStatus.RAN and not journal.running:
+    if record.status is ArmStatus.RAN and not journal.running and not journal.load_errors:
         problems.append(f"pytest left no complete results (exit status {record.exit_code})")
     if journal.running:
         ended = {ArmStatus.TIMED_OUT: Outcome.TIMEOUT, ArmStatus.RAN: Outcome.CRASHED}
@@ -219,7 +223,7 @@ def _unfinished(record: ArmRecord, journal: Journal, problems: list[str]) -> dic
 
 def _failure(node_id: str, outcome: Outcome, journal: Journal, record: ArmRecord) -> Failure | None:
     if outcome is Outcome.CRASHED:
-        return _crash(record.exit_code or 0)
+        return journal.interrupt or _crash(record.exit_code or 0)
     if outcome is Outcome.TIMEOUT:
         return Failure(exception="timeout", message=record.reason)
     return journal.failures.get(node_id) if outcome in _SIGNED else None

@@ -29,7 +29,7 @@ def parse_toml(text: str, kind: type[T], *, where: str, extra: dict[str, Any]) -
     """
     try:
         data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise BadInput(f"{where}: not valid TOML: {error}") from None
     for key in extra:
         if key in data:
@@ -66,7 +66,8 @@ def validate(data: Any, kind: type[T], *, where: str) -> T:
     from pydantic import ValidationError
 
     try:
-        record: T = _adapter(kind).validate_python(data)
+        # As JSON, since only there strict means: no text for a number, but a list for a tuple.
+        record: T = _adapter(kind).validate_json(json.dumps(data, default=str), strict=True)
         return record
     except ValidationError as error:
         lines = [f"{where}: {line}" for line in _complaints(error, kind)]

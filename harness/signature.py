@@ -13,7 +13,8 @@ _ADDRESS = re.compile(r"\b0x[0-9a-fA-F]+")
 _TEMPORARY = re.compile(
     r"(?:/[^\s/'\":,;()<>]+)*/(?:te?mp|pytest-of-[^\s/'\":]+|var/folders)(?:/[^\s'\":,;()<>]*)*"
 )
-_NUMBER = re.compile(r"\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
+#: A number that stands alone: the digits of int4, float16 and sm90 are part of a name.
+_NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?(?:[eE][+-]?\d+)?(?!\w)")
 
 
 def mismatch(
@@ -48,6 +49,7 @@ def same_failure(before: Failure, after: Failure, patch: Patch) -> bool:
 
 def same_type(declared: str, measured: str) -> bool:
     """Whether a declared type name, bare or dotted, is the measured dotted one."""
+    declared = declared.removeprefix("builtins.")
     return measured == declared or measured.endswith("." + declared)
 
 
@@ -58,10 +60,16 @@ def level(text: str) -> str:
     return " ".join(_NUMBER.sub("<n>", text).split())
 
 
+def _same_file(declared: str, measured: str) -> bool:
+    """Whether one path ends with the other: declared in short, or as in a checkout (``src/…``)."""
+    short, long = sorted((f"/{declared.removeprefix('./').lstrip('/')}", f"/{measured}"), key=len)
+    return long.endswith(short)
+
+
 def _same_place(
     signature: Signature, failure: Failure, patch: Patch, offsets: Mapping[str, set[int]]
 ) -> bool:
-    if not ("/" + failure.file).endswith("/" + signature.file.lstrip("/")):
+    if not _same_file(signature.file, failure.file):
         return False
     if failure.line == signature.line:
         return True

@@ -63,11 +63,12 @@ def find_case(name: str, root: Path) -> Path:
     Raises:
         BadInput: there is none, with the ids that exist.
     """
-    for folder in (root / "cases" / name, Path(name)):
-        if (folder / "case.toml").is_file():
-            return folder
-    if Path(name).name == "case.toml" and Path(name).is_file():
-        return Path(name).parent
+    with contextlib.suppress(OSError, ValueError):  # a name that no file can have
+        for folder in (root / "cases" / name, Path(name)):
+            if (folder / "case.toml").is_file():
+                return folder
+        if Path(name).name == "case.toml" and Path(name).is_file():
+            return Path(name).parent
     known = ", ".join(case_names(root)) or f"none below {root}"
     raise BadInput(
         f"no case {name!r}: neither an id under cases/ nor a folder with a case.toml",
@@ -84,6 +85,13 @@ def load_case(folder: Path) -> CaseFiles:
     toml = folder / "case.toml"
     data = _read(toml, "a case needs it")
     case = parse_case(_decode(data, toml), case_id=folder.resolve().name, where=str(toml))
+    tests = _tests(folder, case.tests, case.package, str(toml))
+    for index, node in enumerate(case.nodes):
+        if node.file not in tests:
+            raise BadInput(
+                f"{toml}: nodes.{index}.id: no file {node.file!r} in {folder}",
+                "Write it, or correct the node ID.",
+            )
     patch_path = folder / case.patch
     patch_bytes = _read(patch_path, f"named by {toml}: patch")
     return CaseFiles(
@@ -92,7 +100,7 @@ def load_case(folder: Path) -> CaseFiles:
         toml=data,
         patch_bytes=patch_bytes,
         patch=_patch(patch_bytes, case.package, case.source, str(patch_path)),
-        tests=_tests(folder, case.tests, case.package, str(toml)),
+        tests=tests,
     )
 
 
@@ -217,6 +225,7 @@ def find_runs(path: Path) -> list[Path]:
         BadInput: there is none.
     """
     found: list[Path] = []
+    path = path.resolve()
     for run in sorted(path.rglob("run.json"), key=lambda p: len(p.parts)) if path.is_dir() else ():
         if not any(outer in run.parents for outer in found):  # a case may hold a run.json
             found.append(run.parent)
@@ -347,6 +356,8 @@ def _files(path: Path) -> Iterator[Path]:
 def _read(path: Path, why: str) -> bytes:
     note = f" ({why})" if why else ""
     try:
+        if path.exists() and not path.is_file():
+            raise BadInput(f"{path}: not a plain file{note}")
         return path.read_bytes()
     except FileNotFoundError:
         raise BadInput(f"{path}: no such file{note}") from None

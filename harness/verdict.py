@@ -106,10 +106,11 @@ def overall(rows: Iterable[Row]) -> Overall:
 
 
 def _shows_nothing(rows: Iterable[Row], case_id: str) -> bool:
-    """Whether every flip of a case was skipped on every row."""
-    nodes = [node for row in rows if row.case.id == case_id for node in row.nodes]
-    flips = [node for node in nodes if node.role is Role.FLIP]
-    return bool(flips) and all(node.verdict is Verdict.SKIPPED for node in flips)
+    """Whether a case that claims flips had none confirmed: all skipped, or not selected."""
+    own = [row for row in rows if row.case.id == case_id]
+    claims = any(node.role_at(row.platform) is Role.FLIP for row in own for node in row.case.nodes)
+    shown = {node.verdict for row in own for node in row.nodes if node.role is Role.FLIP}
+    return claims and Verdict.FLIP_CONFIRMED not in shown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

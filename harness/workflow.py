@@ -63,7 +63,8 @@ def assess(folders: Sequence[Path], *, one_case: bool = False) -> Report:
         BadInput: evidence that cannot be read.
         EvidenceMismatch: runs of one case with different patches, tests or claims.
     """
-    runs = [store.load_run(folder) for folder in folders]
+    by_id = {run.record.run_id: run for run in map(store.load_run, reversed(folders))}
+    runs = list(reversed(by_id.values()))  # a copy of a run is no second measurement
     _same_claim(runs)
     cases = sorted({run.record.case_id for run in runs})
     if one_case and len(cases) > 1:

@@ -78,6 +78,15 @@ def test_a_good_case() -> None:
         ("images = [", 'platforms = ["tpu"]\nimages = [', "platforms", "tpu"),
         ("images = [", "time_limit = 0\nimages = [", "time_limit", "above 0"),
         ("schema = 1", "schema = ", "TOML", "TOML"),
+        ("schema = 1", "schema = " + "[" * 5000, "TOML", "TOML"),
+        ("schema = 1", 'schema = "1"', "schema", "integer"),
+        ("images = [", "time_limit = true\nimages = [", "time_limit", "integer"),
+        ("images = [", "time_limit = 99999999999\nimages = [", "time_limit", "at most"),
+        ('"tests/data"]', '"."]', "tests", "the folder itself"),
+        ("tests/test_a.py::test_y", "./tests/test_a.py::test_y", "nodes.1.id", "as pytest does"),
+        ("tests/test_a.py::test_y", "tests/te[s].py::test_y", "nodes.1.id", "'['"),
+        ("images = [", 'env = { "A=B" = "1" }\nimages = [', "env.A=B", "variable"),
+        ('exception = "TypeError"', 'exception = "SIGKILL"', "bug.exception", "outside"),
     ],
 )
 def test_complaints_name_file_and_key(old: str, new: str, key: str, words: str) -> None:
@@ -89,6 +98,12 @@ def test_complaints_name_file_and_key(old: str, new: str, key: str, words: str) 
     assert key in text
     assert words in text
     assert caught.value.exit_code == ExitCode.BAD_INPUT
+
+
+def test_one_parameter_in_two_spellings_is_a_duplicate() -> None:
+    text = GOOD.replace("test_x[a]", "test_x[é]").replace("test_y", r"test_x[\\xe9]")
+    with pytest.raises(BadInput, match="duplicate"):
+        parse(text)
 
 
 def test_all_complaints_come_at_once() -> None:

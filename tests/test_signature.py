@@ -68,12 +68,16 @@ def test_what_varies_is_levelled(one: str, other: str) -> None:
 
 def test_what_means_something_is_kept() -> None:
     assert level("NoneType and int") != level("NoneType and str")
+    assert level("got int4 on sm89") != level("got int8 on sm89")
+    assert level("float16") != level("float32")
     assert level("no file /etc/passwd") != level("no file /etc/group")
 
 
 def test_place(patch: Patch) -> None:
     assert differs(patch, failure(), at="b.py:20") == ""
     assert differs(patch, failure(), at="pkg/b.py:20") == ""
+    assert differs(patch, failure(), at="./pkg/b.py:20") == ""
+    assert differs(patch, failure(), at="src/pkg/b.py:20") == ""
     assert differs(patch, failure(), at="kg/b.py:20") != ""
     assert differs(patch, failure(), at="pkg/b.py:21") != ""
 

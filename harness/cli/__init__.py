@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import signal
@@ -73,7 +74,8 @@ def cli() -> None:
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit with a code of ``ExitCode``."""
-    signal.signal(signal.SIGTERM, _terminate)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _terminate)
     for name in ("stdout", "stderr"):
         setattr(sys, name, _Lenient(getattr(sys, name)))
     sys.exit(_run(list(sys.argv[1:] if argv is None else argv)))
@@ -94,8 +96,12 @@ def _run(argv: list[str]) -> int:
     except (KeyboardInterrupt, click.Abort):
         _complain("interrupted; everything that was started is removed, evidence so far is kept")
         return ExitCode.INTERRUPTED
-    except Exception:
+    except Exception as error:
         import traceback
+
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
+            _complain(f"cannot write: {error.strerror}")
+            return ExitCode.INFRASTRUCTURE
 
         traceback.print_exc()
         _complain("this is a bug in harness: please report it with the lines above")
@@ -134,6 +140,12 @@ def _complain(text: str) -> None:
     click.echo(f"harness: {text}", err=True)
 
 
-def _terminate(number: int, frame: FrameType | None) -> NoReturn:
-    """Treat SIGTERM like Ctrl-C, so that everything is cleaned up."""
+def _terminate(number: int, frame: FrameType | None) -> None:
+    """Stop once, also when the terminal is closed; a second signal must not stop the clean-up."""
+    for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(each, _wait)
     raise KeyboardInterrupt
+
+
+def _wait(number: int, frame: FrameType | None) -> None:
+    _complain("cleaning up; a moment")

@@ -9,6 +9,7 @@ import click
 from harness import store, targets, workflow
 from harness.cli import common
 from harness.errors import BadInput
+from harness.image import Image
 from harness.plan import CaseFiles
 from harness.report import jsondoc, terminal
 from harness.verdict import Report
@@ -67,9 +68,14 @@ def ab(
       harness ab vllm-53163 --json > result.json
     """
     root = common.root()
-    chosen = []
+    chosen: list[tuple[CaseFiles, tuple[str, ...], Image]] = []
     for files in _cases(cases, image, root, given=python is not None):
         nodes = workflow.select(files, expression)
+        if any(files.case.id == other.case.id for other, _, _ in chosen):
+            raise BadInput(
+                f"two cases with the id {files.case.id!r}",
+                "Run them one by one, or rename a folder.",
+            )
         if nodes:
             chosen.append((files, nodes, targets.choose_image(files.case, image, root, python)))
     if not chosen:

@@ -10,7 +10,7 @@ import click
 from harness import store, targets
 from harness.cli import common
 from harness.engines.base import Engine
-from harness.errors import EngineError, EngineUnavailable, HarnessError
+from harness.errors import BadInput, EngineError, EngineUnavailable, HarnessError
 from harness.image import Image
 
 
@@ -52,6 +52,8 @@ def build(name: str, engine: str, base: str | None) -> int:
     if engine == "auto":
         usable = wanted.container is not None and not available["docker"].unavailable()
         chosen = "docker" if usable else "local"
+    if base and chosen == "local":
+        raise BadInput("--base is for a container image", "Leave it out, or use --engine docker.")
     if reason := available[chosen].unavailable():
         problem, _, remedy = reason.partition("\n")
         raise EngineUnavailable(problem, remedy.strip())

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.engines import archive
 from harness.engines.base import ExecResult, OnLine
+from harness.engines.processes import KILLED
 from harness.errors import EngineError
 
 if TYPE_CHECKING:
@@ -121,7 +122,10 @@ class ContainerSandbox:
         if code is None:
             raise EngineError("Docker lost the command's exit code", "Run again.")
         if code == 128 + 9:
-            return ExecResult(exit_code=code, killed="killed by SIGKILL from outside the tests")
+            return ExecResult(
+                exit_code=code,
+                killed=KILLED,
+            )
         return ExecResult(exit_code=code, signal=code - 128 if 128 < code < 160 else 0)
 
 

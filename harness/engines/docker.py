@@ -106,7 +106,7 @@ class DockerEngine:
                 environment.handle, **self._options(label, environment)
             )
         try:
-            with faults("starting a container"):
+            with faults(f"starting {environment.python} in a container of the image"):
                 container.start()
             sandbox = ContainerSandbox(
                 client=self.client, container=container, python=environment.python
@@ -211,8 +211,9 @@ class DockerEngine:
         import docker.types
 
         options: dict[str, Any] = {
-            "entrypoint": ["sleep"],
-            "command": [str(LIFETIME)],
+            # The one program that every usable image has; not all have `sleep`.
+            "entrypoint": [environment.python, "-c"],
+            "command": [f"import time; time.sleep({LIFETIME})"],
             "name": f"ab-harness-{label}-{os.urandom(3).hex()}",
             "hostname": "arm",
             "network_mode": "none",

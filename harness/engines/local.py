@@ -28,7 +28,7 @@ from harness.engines.base import Environment, ExecResult, OnLine, OnStep, Sandbo
 from harness.engines.processes import MARK, is_dead, kill_marked, owner, run
 from harness.engines.toolkit import guest
 from harness.engines.tree import remove
-from harness.errors import EngineError, EngineUnavailable, ImageUnavailable
+from harness.errors import BadInput, EngineError, ImageUnavailable
 from harness.image import Image
 from harness.record import ImageIdentity
 
@@ -162,6 +162,11 @@ class LocalEngine:
             EngineError: the folder cannot be made, or the arm changed the environment.
         """
         # A short name, since sockets in TMPDIR may have 107 bytes; the same one for both arms.
+        if environment.handle and not Path(environment.handle).is_dir():
+            raise EngineError(
+                "the environment is gone: the arm before changed it, so it was thrown away",
+                "The next run makes it again.",
+            )
         run_folder = self._arms / hashlib.sha256(label.encode()).hexdigest()[:8]
         root = run_folder / "a"
         mark = f"{label}@{owner()}"
@@ -208,7 +213,7 @@ class LocalEngine:
         # Not resolved: a virtual environment's interpreter is a link, and its place is its meaning.
         path = os.path.abspath(python)
         if not os.access(path, os.X_OK) or os.path.isdir(path):
-            raise EngineUnavailable(
+            raise BadInput(
                 f"--python {python}: not an executable file",
                 "Give the path of the interpreter, such as /usr/bin/python3.",
             )
@@ -252,7 +257,10 @@ def _distributions(python: str, variables: Mapping[str, str]) -> tuple[str, int]
         out = subprocess.run(argv, capture_output=True, text=True, timeout=120, cwd="/", env=env)
         digest, number = json.loads(out.stdout)
     except (OSError, ValueError, TypeError, subprocess.SubprocessError) as error:
-        raise EngineError(f"{python} does not work: {error}", "Try it by hand.") from error
+        raise EngineError(
+            f"{python} does not answer as a Python does ({error})",
+            "Is it an interpreter of Python 3.9 or later? Try it by hand.",
+        ) from error
     return str(digest), int(number)
 
 

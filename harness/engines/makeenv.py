@@ -21,7 +21,7 @@ from harness.engines.packages import (
 )
 from harness.engines.processes import MARK, owner
 from harness.engines.tree import remove
-from harness.errors import EngineError
+from harness.errors import BadInput, EngineError
 from harness.image import Lock
 
 #: Seconds for the first import; 35 were measured with vLLM on two cores.
@@ -94,7 +94,10 @@ class Maker:
             )
 
     def _install(self, requirements: Path, settings: PipSettings) -> None:
-        pins = parse_lock(requirements.read_text(encoding="utf-8"))
+        try:
+            pins = parse_lock(requirements.read_text(encoding="utf-8"))
+        except UnicodeDecodeError as error:
+            raise BadInput(f"{requirements}: not UTF-8: {error}") from None
         argv = ["pip", "install", f"--python={self.env}/bin/python", "--no-deps"]
         argv += ["--require-hashes", "--only-binary=:all:", "--link-mode=hardlink"]
         argv += ["-r", str(requirements.absolute()), *uv_argv(settings)]

@@ -193,6 +193,7 @@ def download_wheels(
     fetch = _Fetch(python=python, folder=folder, machine=machine, on_step=on_step, total=len(pins))
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="harness-lock-") as scratch:
+        fetch.temporary = scratch
         parts = [part for n in range(CHUNKS) if (part := public[n::CHUNKS])]
         lists = [_write(Path(scratch, f"{n}.txt"), part) for n, part in enumerate(parts)]
         lists += [apart := _write(Path(scratch, "local.txt"), local)] if local else []
@@ -218,10 +219,12 @@ class _Fetch:
     on_step: OnStep
     total: int
     begun: int = -1  # uv's own wheel is not of the lock
+    temporary: str = ""  # pip's own files: it cannot remove them when it is killed
 
     def run(self, what: Sequence[Sequence[str]]) -> list[Ended]:
         # A constraints file of the user's must not contradict a lock: the hashes decide.
         env = _wanted(os.environ) | {"PIP_CONSTRAINT": os.devnull, "PIP_NO_INPUT": "1"}
+        env |= {"TMPDIR": self.temporary} if self.temporary else {}
         commands = [[*self._command(), *arguments] for arguments in what]
         return run_all(commands, env=env, on_line=self._line)
 

@@ -19,6 +19,8 @@ from harness.errors import EngineError
 #: A variable that marks every process of a run, also those that leave its process group.
 MARK = "AB_HARNESS_RUN"
 LINE_LIMIT = 1 << 16
+#: Nobody can tell who sent it.
+KILLED = "killed by SIGKILL: memory was short, or somebody (the test itself, too) sent it"
 
 
 def run(
@@ -67,7 +69,7 @@ def run(
     number = max(0, -child.returncode)
     killed = ""
     if number == signal.SIGKILL:
-        killed = "killed by SIGKILL from outside; was memory short?"
+        killed = KILLED
     return ExecResult(exit_code=child.returncode, signal=number, killed=killed)
 
 

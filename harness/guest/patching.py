@@ -118,7 +118,10 @@ class Patcher:
             stderr=subprocess.STDOUT,
             timeout=TIME_LIMIT,
         )
-        return self._read(done.returncode == 0, done.stdout.decode("utf-8", "replace"))
+        output = done.stdout.decode("utf-8", "replace")
+        if done.returncode > 1:  # 1 says that a hunk does not fit, more that the tool has trouble
+            raise Trouble(f"the patch tool failed: {' '.join(output.split())[:500]}")
+        return self._read(done.returncode == 0, output)
 
     def _read(self, applies: bool, output: str) -> Result:
         offsets: dict[tuple[int, int], int] = {}
@@ -140,6 +143,10 @@ class Patcher:
             for number in range(1, len(entry["hunks"]) + 1)
         ]
         return Result(True, hunks, "")
+
+
+class Trouble(Exception):
+    """The tool could not do its work, whatever the patch says."""
 
 
 class _Failed(Exception):

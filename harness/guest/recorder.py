@@ -62,6 +62,11 @@ class Recorder:
     @pytest.hookimpl(hookwrapper=True)
     def pytest_make_collect_report(self, collector):
         outcome = yield
+        stopped = getattr(outcome, "excinfo", None)
+        if stopped is not None:  # SystemExit and the like: pytest will end without a session
+            failure = describe(stopped[1], "collect", self.places)
+            self.write("load-error", file=collector.nodeid, failure=failure)
+            return
         report = outcome.get_result()
         if report.outcome == "failed":
             call = getattr(report, "call", None)
@@ -115,6 +120,10 @@ class Recorder:
 
     def pytest_runtest_logfinish(self, nodeid, location):
         self.write("test-end", id=self.name(nodeid))
+
+    def pytest_keyboard_interrupt(self, excinfo):
+        """A test raised KeyboardInterrupt or called pytest.exit: no report comes of it."""
+        self.write("interrupt", failure=describe(excinfo.value, "call", self.places))
 
     def pytest_sessionfinish(self, session, exitstatus):
         self.write("finish", exit=int(exitstatus), **self.origin())

@@ -104,7 +104,7 @@ def headline(report: Report) -> str:
         case Overall.INCONCLUSIVE:
             what, bad = "could not be measured", [node for node in nodes if not node.confirmed]
             if not bad:
-                return "Inconclusive: every test that should flip was skipped: nothing was shown."
+                return "Inconclusive: no test that should flip was run: nothing was shown."
     name = "Not confirmed" if report.overall is Overall.NOT_CONFIRMED else "Inconclusive"
     return f"{name}: {len(bad):,} of {count(len(nodes), 'claim')} {what}: {tally(bad)}."
 

@@ -544,6 +544,24 @@ def test_a_crash_while_loading_is_a_load_error(bench: Bench) -> None:
     assert node.verdict is Verdict.LOAD_ERROR and "SIGSEGV" in node.reason
 
 
+@pytest.mark.parametrize("ends", ["import sys\n\nsys.exit(3)", "raise KeyboardInterrupt"])
+def test_a_patch_that_ends_pytest_while_loading_is_a_load_error(bench: Bench, ends: str) -> None:
+    write_case(bench.case, patch=diff(CORE, f"{ends}\n{CORE}"))
+    node = bench.nodes()["test_add"]
+    assert node.verdict is Verdict.LOAD_ERROR and "minipkg/core.py" in node.reason
+
+
+@pytest.mark.parametrize("ends", ["pytest.exit('no')", "raise KeyboardInterrupt"])
+def test_a_test_that_ends_pytest_is_a_crash_and_keeps_what_ran(bench: Bench, ends: str) -> None:
+    tests = golden.TESTS + f"\n\ndef test_ends():\n    {ends}\n\n\ndef test_z():\n    assert True\n"
+    controls = (CONTROL, f"{FILE}::test_ends", f"{FILE}::test_z")
+    write_case(bench.case, tests={FILE: tests}, controls=controls)
+    nodes = bench.nodes()
+    assert nodes["test_unset_factor"].verdict is Verdict.FLIP_CONFIRMED
+    assert nodes["test_ends"].unpatched is Outcome.CRASHED
+    assert nodes["test_z"].unpatched is Outcome.NOT_RUN
+
+
 def test_a_class_that_cannot_be_collected_is_a_load_error(bench: Bench) -> None:
     broken = (
         "\n\nclass TestC:\n    @pytest.mark.parametrize('a,b', [(1,)])\n    def test_c(self):\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -74,8 +75,9 @@ def test_ab_without_a_case_runs_what_fits(cli: Cli, case: Path) -> None:
 
 def test_ab_selects_with_k(cli: Cli, case: Path) -> None:
     python = ("--python", str(cli.python))
-    document = cli.json("ab", *python, "-k", "add", code=0)
+    document = cli.json("ab", *python, "-k", "add", code=3)
     assert [node["node_id"] for node in document["nodes"]] == ["tests/test_core.py::test_add"]
+    assert document["verdict"] == "inconclusive"  # no flip was measured
     assert any("-k" in gap or "not run" in gap for gap in document["gaps"])
     assert cli("ab", *python, "-k", "nothing_like_it").returncode == 2
     done = cli("ab", *python, "-k", "add and (")
@@ -149,6 +151,38 @@ def test_table_does_not_believe_changed_evidence(cli: Cli, case: Path) -> None:
     (patch,) = cli.cwd.glob("reports/*/*/case/fix.patch")
     patch.write_text(patch.read_text() + "\n")
     assert cli("table", "reports").returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("arm", "edit"),
+    [
+        ("patched", {"action": "none"}),
+        ("patched", {"tree_after": "TREE_BEFORE"}),
+        ("unpatched", {"tree_after": "0" * 64}),
+    ],
+)
+def test_table_wants_to_see_that_the_patch_made_the_difference(
+    cli: Cli, case: Path, arm: str, edit: dict[str, str]
+) -> None:
+    """Also where somebody made the digests agree."""
+    assert cli("ab", "--python", str(cli.python)).returncode == 0
+    (folder,) = cli.cwd.glob(f"reports/*/*/*/{arm}")
+    stage, record = folder / "stage.json", folder / "arm.json"
+    answer = json.loads(stage.read_text())
+    edit = {k: answer["tree_before"] if v == "TREE_BEFORE" else v for k, v in edit.items()}
+    stage.write_text(json.dumps(answer | edit))
+    text = json.loads(record.read_text())
+    text["files"]["stage.json"] = hashlib.sha256(stage.read_bytes()).hexdigest()
+    record.write_text(json.dumps(text))
+    document = cli.json("table", "reports", code=3)
+    assert {node["verdict"] for node in document["nodes"]} == {"infra"}
+
+
+def test_one_run_counts_once(cli: Cli, case: Path) -> None:
+    assert cli("ab", "--python", str(cli.python)).returncode == 0
+    shutil.copytree(cli.cwd / "reports", cli.cwd / "copy")
+    (cli.cwd / "link").symlink_to(cli.cwd / "reports")
+    assert len(cli.json("table", "reports", "copy", "link", code=0)["rows"]) == 1
 
 
 def test_diff(cli: Cli) -> None:
@@ -237,7 +271,7 @@ def _strays() -> list[str]:
     return [line for line in out.stdout.splitlines() if "guest/run.py" in line]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_interrupted_run_keeps_its_evidence_and_leaves_nothing(cli: Cli, number: int) -> None:
     process = _start(cli)
     process.send_signal(number)
