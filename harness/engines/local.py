@@ -229,7 +229,7 @@ class LocalEngine:
             identity=ImageIdentity(
                 name="",  # the version of the package under test, as the probe measures it
                 digest=f"sha256:{digest}",
-                note=f"{number} distributions of {path}, no container and no lock",
+                note=f"{number} distributions, no container and no lock",
             ),
             handle="",
             python=path,
