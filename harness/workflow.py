@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from harness import __version__, gaps, store
+from harness import __version__, evidence, gaps
 from harness.engines.arms import ArmRun, failed_record
 from harness.errors import BadInput, EngineError, EvidenceMismatch, EvidenceUnwritable
 from harness.judge import judge_row
@@ -40,7 +40,7 @@ def run(job: Job, targets: Sequence[Target], *, cache: Path, progress: Progress)
         EvidenceUnwritable: it cannot be written any more; what was written is kept.
         KeyboardInterrupt: what was fetched is kept.
     """
-    folder = store.RunFolder.create(job.out, job.files)
+    folder = evidence.RunFolder.create(job.out, job.files)
     record = _run_record(job, targets, folder.path.name)
     folder.write_run(record)
     try:
@@ -63,7 +63,7 @@ def assess(folders: Sequence[Path], *, one_case: bool = False) -> Report:
         BadInput: evidence that cannot be read.
         EvidenceMismatch: runs of one case with different patches, tests or claims.
     """
-    by_id = {run.record.run_id: run for run in map(store.load_run, reversed(folders))}
+    by_id = {run.record.run_id: run for run in map(evidence.load_run, reversed(folders))}
     runs = list(reversed(by_id.values()))  # a copy of a run is no second measurement
     _same_claim(runs)
     cases = sorted({run.record.case_id for run in runs})
@@ -72,9 +72,9 @@ def assess(folders: Sequence[Path], *, one_case: bool = False) -> Report:
             f"evidence of different cases: {', '.join(cases)}", "Make a table for each of them."
         )
     rows = tuple(
-        judge_row(run.files.case, run.files.patch, run.record, evidence, folder=run.folder)
+        judge_row(run.files.case, run.files.patch, run.record, target, folder=run.folder)
         for run in runs
-        for evidence in run.targets
+        for target in run.targets
     )
     return Report(overall=overall(rows), rows=rows, gaps=gaps.find(rows))
 
@@ -109,7 +109,7 @@ def device_lock(cache: Path, progress: Progress) -> Iterator[None]:
 
 
 def _run_row(
-    job: Job, target: Target, entry: TargetRecord, folder: store.RunFolder, progress: Progress
+    job: Job, target: Target, entry: TargetRecord, folder: evidence.RunFolder, progress: Progress
 ) -> None:
     for plan in plan_arms(job.files, nodes=job.nodes, time_limit=job.files.case.time_limit):
         progress.arm(job.files.case.id, entry.slug, plan.arm)
@@ -123,7 +123,11 @@ def _run_row(
 
 
 def _run_arm(
-    plan: ArmPlan, target: Target, entry: TargetRecord, folder: store.RunFolder, progress: Progress
+    plan: ArmPlan,
+    target: Target,
+    entry: TargetRecord,
+    folder: evidence.RunFolder,
+    progress: Progress,
 ) -> None:
     def sink(name: str, data: bytes) -> None:
         folder.write(f"{entry.slug}/{plan.arm}/{name}", data)
@@ -175,9 +179,9 @@ def _short(image: str) -> str:
     return Path(image).name if image.startswith("/") else image
 
 
-def _same_claim(runs: Sequence[store.LoadedRun]) -> None:
+def _same_claim(runs: Sequence[evidence.LoadedRun]) -> None:
     """Rows of one case must be of the same patch, tests and claims."""
-    first: dict[str, store.LoadedRun] = {}
+    first: dict[str, evidence.LoadedRun] = {}
     for run in runs:
         other = first.setdefault(run.record.case_id, run)
         for key, what in (

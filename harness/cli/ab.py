@@ -9,7 +9,6 @@ import click
 from harness import store, targets, workflow
 from harness.cli import common
 from harness.errors import BadInput
-from harness.image import Image
 from harness.plan import CaseFiles
 from harness.report import jsondoc, terminal
 from harness.verdict import Report
@@ -68,35 +67,19 @@ def ab(
       harness ab vllm-53163 --json > result.json
     """
     root = common.root()
-    chosen: list[tuple[CaseFiles, tuple[str, ...], Image]] = []
-    for files in _cases(cases, image, root, given=python is not None):
-        nodes = workflow.select(files, expression)
-        if any(files.case.id == other.case.id for other, _, _ in chosen):
-            raise BadInput(
-                f"two cases with the id {files.case.id!r}",
-                "Run them one by one, or rename a folder.",
-            )
-        if nodes:
-            chosen.append((files, nodes, targets.choose_image(files.case, image, root, python)))
-    if not chosen:
-        raise BadInput(
-            f"-k {expression!r} matches no declared node ID", "See the ids in case.toml."
-        )
+    chosen = _choose(_cases(cases, image, root, given=python is not None), expression)
     with common.Display() as display:
         if image and python:
             display.step(f"--image {image} only selects cases: --python names the environment")
+        images = [targets.choose_image(files.case, image, root, python) for files, _ in chosen]
         prepared: dict[str, targets.Target] = {}
-        for (
-            _,
-            _,
-            wanted,
-        ) in chosen:  # all of them first: a run should not end for the last one's lack
+        for wanted in images:  # all first: the last one's lack should not end a run half-way
             if wanted.name not in prepared:
                 prepared[wanted.name] = targets.prepare(
                     wanted, engine, python=python, progress=display
                 )
         folders = []
-        for files, nodes, wanted in chosen:
+        for (files, nodes), wanted in zip(chosen, images, strict=True):
             job = workflow.Job(
                 files=files,
                 nodes=nodes,
@@ -110,6 +93,24 @@ def ab(
     report = workflow.assess(folders)
     _show(report, as_json)
     return report.overall.exit_code
+
+
+def _choose(cases: list[CaseFiles], expression: str) -> list[tuple[CaseFiles, tuple[str, ...]]]:
+    """The cases with the node IDs that -k leaves of them."""
+    chosen: dict[str, tuple[CaseFiles, tuple[str, ...]]] = {}
+    for files in cases:
+        if files.case.id in chosen:
+            raise BadInput(
+                f"two cases with the id {files.case.id!r}",
+                "Run them one by one, or rename a folder.",
+            )
+        if nodes := workflow.select(files, expression):
+            chosen[files.case.id] = (files, nodes)
+    if not chosen:
+        raise BadInput(
+            f"-k {expression!r} matches no declared node ID", "See the ids in case.toml."
+        )
+    return list(chosen.values())
 
 
 def _cases(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from harness import store
+from harness import evidence, store
 from harness.errors import HarnessError
 from harness.report.text import plain, shown
 
@@ -114,4 +114,4 @@ def write_out(text: str) -> None:
 
 def folders(paths: Sequence[Path]) -> list[Path]:
     """All run folders at or below the given paths, each once."""
-    return list(dict.fromkeys(run for path in paths for run in store.find_runs(path)))
+    return list(dict.fromkeys(run for path in paths for run in evidence.find_runs(path)))

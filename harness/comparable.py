@@ -1,0 +1,99 @@
+"""Rule 1: do the arms of a row differ in nothing but the patch, and did each do its part?"""
+
+from __future__ import annotations
+
+from harness.outcome import ArmStatus
+from harness.record import ArmEvidence, ArmRecord
+
+
+def refusal(before: ArmEvidence | None, after: ArmEvidence | None) -> tuple[bool, tuple[str, ...]]:
+    """Why the arms cannot be compared; and whether that is only because the patch was rejected."""
+    reasons, rejected = [], []
+    for name, arm in (("unpatched", before), ("patched", after)):
+        if arm is None:
+            reasons.append(f"the {name} arm has no evidence: the run did not get that far")
+        elif arm.record.status is ArmStatus.PATCH_REJECTED:
+            rejected.append(f"patch rejected: {arm.record.reason}")
+        elif arm.record.status in (ArmStatus.ENGINE_FAILED, ArmStatus.KILLED):
+            reasons.append(f"{name} arm {arm.record.status}: {arm.record.reason}")
+        else:
+            reasons += [f"{name} arm: {problem}" for problem in arm.results.problems]
+            reasons += [f"{name} arm: {problem}" for problem in _not_as_planned(name, arm.record)]
+            if arm.record.seal is None:
+                reasons.append(f"{name} arm: its files could not be checked after the tests")
+            elif arm.record.seal.changed:
+                changed = ", ".join(arm.record.seal.changed[:3])
+                reasons.append(f"{name} arm: files changed while the tests ran: {changed}")
+    if before is not None and after is not None and not reasons and not rejected:
+        reasons += _differences(before, after)
+    if rejected and not reasons:
+        return True, tuple(dict.fromkeys(rejected))
+    return False, tuple(dict.fromkeys(reasons + rejected))
+
+
+#: What is done to the tree, by how the patch fits: in the unpatched arm, and in the patched one.
+_ACTIONS = {
+    "empty": ("none", "none"),
+    "clean": ("none", "applied"),
+    "offset": ("none", "applied"),
+    "already-applied": ("reversed", "none"),
+}
+
+
+def _not_as_planned(name: str, record: ArmRecord) -> list[str]:
+    """Where the record does not show that this arm was what its name says."""
+    staging = record.staging
+    if record.probe is None or staging is None:
+        return ["it was not probed, or its package was not staged"]
+    found = [] if record.arm == name else [f"its record is of the {record.arm} arm"]
+    planned = _ACTIONS.get(staging.state, ("", ""))[name == "patched"]
+    if staging.action != planned:
+        found.append(f"the patch was {staging.action}, which does not fit {staging.state}")
+    elif (staging.tree_after != staging.tree_before) is (planned == "none"):
+        found.append(f"the package's files do not show that the patch was {planned}")
+    return found
+
+
+def _differences(before: ArmEvidence, after: ArmEvidence) -> list[str]:
+    """What differs between the arms beside the patch."""
+    a, b = before.record, after.record
+    pairs = [
+        ("image", a.image.digest, b.image.digest),
+        ("engine", a.engine, b.engine),
+        ("test files", a.tests_sha256, b.tests_sha256),
+        ("environment variables", a.environment_sha256, b.environment_sha256),
+    ]
+    if a.probe and b.probe:
+        for name in ("platform", "device", "python", "libc", "kernel", "distributions_sha256"):
+            pairs.append((name, getattr(a.probe, name), getattr(b.probe, name)))
+        pairs.append(("versions", str(a.probe.versions), str(b.probe.versions)))
+        for name in sorted({*a.probe.environment, *b.probe.environment}):
+            values = (a.probe.environment.get(name, ""), b.probe.environment.get(name, ""))
+            pairs.append((f"environment variable {name}", *values))
+    if a.staging and b.staging:
+        pairs.append(("package tree", a.staging.tree_before, b.staging.tree_before))
+        pairs.append(("fit of the patch", a.staging.state, b.staging.state))
+    found = [f"{name} differs: {x} and {y}" for name, x, y in pairs if x != y]
+    return found + _collected_differently(before, after)
+
+
+def _collected_differently(before: ArmEvidence, after: ArmEvidence) -> list[str]:
+    """Tests that only one arm collected, or another order.
+
+    Where an arm could not load a file, and for the selected node IDs, verdicts say so instead.
+    """
+    arms = (before.results, after.results)
+    if not all(arm.complete for arm in arms):
+        return []
+    declared = {*before.results.nodes, *after.results.nodes}
+    both = set(before.results.collected) & set(after.results.collected)
+    only = [
+        node
+        for arm, other in (arms, arms[::-1])
+        for node in arm.collected
+        if node not in both and node not in declared and other.load_error(node) is None
+    ]
+    if only:
+        return [f"{len(only)} tests were collected in one arm only, such as {only[0]}"]
+    orders = [[n for n in arm.collected if n in both] for arm in arms]
+    return [] if orders[0] == orders[1] else ["the tests were collected in another order"]

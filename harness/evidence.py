@@ -1,0 +1,221 @@
+"""Evidence folders: written file by file, found again, and read back with suspicion."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TypeVar
+
+from harness.case import unsafe_path
+from harness.errors import BadInput, EvidenceUnwritable
+from harness.outcome import Arm, ArmStatus
+from harness.plan import CaseFiles, sha256
+from harness.record import (
+    SCHEMA,
+    ArmEvidence,
+    ArmRecord,
+    Probe,
+    RunRecord,
+    Seal,
+    Staging,
+    TargetEvidence,
+    TargetRecord,
+)
+from harness.results import arm_results
+from harness.schema import dump_json, parse_json
+from harness.store import load_case, read_file
+
+_RAW = ("junit.xml", "journal.jsonl")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFolder:
+    """The evidence folder of one run, while it is being written."""
+
+    path: Path
+
+    @classmethod
+    def create(cls, out: Path, files: CaseFiles) -> RunFolder:
+        """Make ``<out>/<case>/<run>`` with a copy of the case in it.
+
+        Raises:
+            BadInput: the folder cannot be made there.
+        """
+        stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
+        path = out / files.case.id / f"{stamp}-{secrets.token_hex(3)}"
+        folder = cls(path=path)
+        try:
+            path.mkdir(parents=True)
+            folder.write("case/case.toml", files.toml)
+            folder.write(f"case/{files.case.patch}", files.patch_bytes)
+            for name, data in files.tests.items():
+                folder.write(f"case/{name}", data)
+        except (OSError, EvidenceUnwritable) as error:
+            raise BadInput(f"--out {out}: cannot write evidence there: {error}") from error
+        return folder
+
+    def write(self, name: str, data: bytes) -> None:
+        """Write one file so that it is there whole or not at all.
+
+        Raises:
+            EvidenceUnwritable: it cannot be written; what was there stays.
+        """
+        try:
+            self._write(self.path / name, data)
+        except OSError as error:
+            raise EvidenceUnwritable(
+                f"{self.path / name}: cannot be written: {error.strerror or error}",
+                "Evidence written before is kept. Make room, or choose another folder with --out.",
+            ) from error
+
+    @staticmethod
+    def _write(target: Path, data: bytes) -> None:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=".part-")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.chmod(temporary, 0o644)
+            os.replace(temporary, target)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+            raise
+
+    def write_run(self, record: RunRecord) -> None:
+        """Write ``run.json``."""
+        self.write("run.json", dump_json(record).encode())
+
+    def write_arm(self, target: TargetRecord, record: ArmRecord) -> None:
+        """Write ``<target>/<arm>/arm.json``."""
+        self.write(f"{target.slug}/{record.arm}/arm.json", dump_json(record).encode())
+
+    def write_manifest(self) -> None:
+        """Write ``manifest.json``: the sha256 of every other file of the run."""
+        digests = {
+            path.relative_to(self.path).as_posix(): sha256(path.read_bytes())
+            for path in sorted(self.path.rglob("*"))
+            if path.is_file() and path != self.path / "manifest.json"
+        }
+        self.write("manifest.json", (json.dumps(digests, indent=1) + "\n").encode())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedRun:
+    """A run read back: everything that a report is derived from."""
+
+    folder: str
+    record: RunRecord
+    files: CaseFiles
+    targets: tuple[TargetEvidence, ...]
+
+
+def find_runs(path: Path) -> list[Path]:
+    """The run folders at or below ``path``, oldest first.
+
+    Raises:
+        BadInput: there is none.
+    """
+    found: list[Path] = []
+    path = path.resolve()
+    for run in sorted(path.rglob("run.json"), key=lambda p: len(p.parts)) if path.is_dir() else ():
+        if not any(outer in run.parents for outer in found):  # a case may hold a run.json
+            found.append(run.parent)
+    found.sort()
+    if not found:
+        raise BadInput(
+            f"{path}: no evidence there (no run.json)", "Give a folder that `harness ab` wrote."
+        )
+    return found
+
+
+def load_run(folder: Path) -> LoadedRun:
+    """Read a run's evidence, also of one that was interrupted.
+
+    Raises:
+        BadInput: a file is lacking, unreadable or not what its record says.
+    """
+    name = folder / "run.json"
+    record = parse_json(read_file(name), RunRecord, where=str(name))
+    if record.schema != SCHEMA:
+        raise BadInput(
+            f"{name}: schema: {record.schema} is not known; this harness reads {SCHEMA}",
+            f"It was written by harness {record.harness}: use that version, or a newer one.",
+        )
+    files = load_case(folder / "case")
+    files = replace(files, case=replace(files.case, id=record.case_id))
+    checks = (
+        (files.patch_sha256, record.patch_sha256, "the patch"),
+        (files.tests_sha256, record.tests_sha256, "the tests"),
+        (sha256(files.toml), record.case_sha256, "case.toml"),
+    )
+    for now, then, what in checks:
+        if now != then:
+            raise BadInput(
+                f"{folder}: {what} under case/ is not what was run",
+                "Restore the folder from its source.",
+            )
+    targets = tuple(_load_target(folder, target) for target in record.targets)
+    shown = folder.resolve()
+    if shown.is_relative_to(Path.cwd()):  # a report for others should not name this machine's paths
+        shown = shown.relative_to(Path.cwd())
+    return LoadedRun(folder=str(shown), record=record, files=files, targets=targets)
+
+
+def _load_target(folder: Path, target: TargetRecord) -> TargetEvidence:
+    if unsafe_path(target.slug) or "/" in target.slug:
+        raise BadInput(f"{folder / 'run.json'}: targets: {target.slug!r} is not a folder name")
+    arms = [_load_arm(folder / target.slug / arm) for arm in (Arm.UNPATCHED, Arm.PATCHED)]
+    return TargetEvidence(target=target, unpatched=arms[0], patched=arms[1])
+
+
+def _load_arm(folder: Path) -> ArmEvidence | None:
+    name = folder / "arm.json"
+    if not name.is_file():
+        return None
+    record = parse_json(read_file(name), ArmRecord, where=str(name))
+    raw = {name: _raw(folder / name) for name in sorted({*record.files, *_RAW})}
+    present = {name: data for name, data in raw.items() if data is not None}
+    if record.status is ArmStatus.ENGINE_FAILED:
+        return ArmEvidence(record=record, results=arm_results(record, present))
+    changed = [
+        name
+        for name, data in raw.items()
+        if record.files.get(name) != (None if data is None else sha256(data))
+    ]
+    record = _rederived(record, present, str(folder))
+    results = arm_results(record, present)
+    if changed:
+        problem = f"{', '.join(changed)}: not as the arm left it"
+        results = replace(results, problems=(*results.problems, problem))
+    return ArmEvidence(record=record, results=results)
+
+
+def _rederived(record: ArmRecord, raw: Mapping[str, bytes], where: str) -> ArmRecord:
+    """The record with what its raw answers say, instead of what it repeats of them."""
+
+    def answer(name: str, kind: type[T]) -> T | None:
+        return parse_json(raw[name], kind, where=f"{where}/{name}") if name in raw else None
+
+    return replace(
+        record,
+        probe=answer("probe.json", Probe),
+        staging=answer("stage.json", Staging),
+        seal=answer("seal.json", Seal),
+    )
+
+
+def _raw(path: Path) -> bytes | None:
+    if unsafe_path(path.name) or path.is_symlink() or not path.is_file():
+        return None
+    return path.read_bytes()
