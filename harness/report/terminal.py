@@ -48,7 +48,7 @@ def render(report: Report, console: Console) -> None:
         if several:
             out.line(f"{group.case.id}: {texts.oneline(group.case.title)}", style="bold underline")
         if group.file:
-            out.line(f"… is {group.file}", style="dim")
+            out.line(f"In node IDs below, … stands for {group.file}", style="dim")
         for label, row in zip(group.labels, group.rows, strict=True):
             _row(out, group, label, row)
     out.line("Gaps, not measured here:" if report.gaps else "Gaps: none known to the tool.")
