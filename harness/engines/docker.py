@@ -6,8 +6,11 @@ Nothing of the host is mounted, so that a remote daemon works like a local one.
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import re
+import traceback
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -60,8 +63,10 @@ class DockerEngine:
                 self._client.ping()
             except (docker.errors.DockerException, OSError) as error:
                 self._client = None
+                reason = _first_line(error)
+                _release(error)
                 raise EngineUnavailable(
-                    f"no Docker daemon answers: {_first_line(error)}",
+                    f"no Docker daemon answers: {reason}",
                     "Start Docker (or set DOCKER_HOST), or use --engine local.",
                 ) from error
         return self._client
@@ -243,6 +248,20 @@ def _remove(container: Container) -> None:
         except docker.errors.APIError as error:
             if "already in progress" not in str(error):
                 raise
+
+
+def _release(error: BaseException) -> None:
+    """Let go of the socket that the SDK leaves open when it finds no daemon.
+
+    Else it is closed at some later time, with a warning that fails whatever test runs then.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        link: BaseException | None = error
+        while link is not None:
+            traceback.clear_frames(link.__traceback__)
+            link = link.__cause__ or link.__context__
+        gc.collect()
 
 
 def _first_line(error: BaseException) -> str:
