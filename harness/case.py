@@ -21,7 +21,7 @@ _PLACE = re.compile(r"[^:\n]+\.py:[1-9][0-9]*")
 _EXCEPTION = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 _IMPORT_NAME = re.compile(r"[^\W\d]\w*")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_PLATFORM = re.compile(r"(cpu|cuda|xpu|rocm)(-[a-z0-9._]+)?")
+PLATFORM = re.compile(r"(cpu|cuda|xpu|rocm)(-[a-z0-9._]+)?")
 _T = TypeVar("_T")
 
 
@@ -228,7 +228,7 @@ def _node_problems(case: Case) -> Iterator[tuple[str, str]]:
             yield f"{key}.signature", "a control passes in both arms: remove the signature"
         for table, platforms in (("skip", node.skip), ("role_on", node.role_on)):
             for platform in platforms:
-                if not _PLATFORM.fullmatch(platform):
+                if not PLATFORM.fullmatch(platform):
                     yield f"{key}.{table}.{platform}", "not a platform such as cuda or cuda-sm90"
     for name in case.signatures.keys() - used:
         yield f"signatures.{name}", "no node names it; remove it or set a node's signature"

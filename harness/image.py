@@ -31,13 +31,19 @@ class Lock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Container:
-    """How the container image is had: built from ``dockerfile``, or pulled as ``reference``."""
+    """How the container image is had: built from ``dockerfile``, or pulled as ``reference``.
+
+    ``digest`` pins the reference: what a registry knows the image by. ``digest_from`` says how it
+    became known. ``harness image pin`` writes both.
+    """
 
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012
 
     dockerfile: str = ""
     base: str = ""
     reference: str = ""
+    digest: str = ""
+    digest_from: str = ""
     python: str = "python3"
 
 

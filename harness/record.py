@@ -15,17 +15,25 @@ SCHEMA = 1
 class Probe:
     """What was measured inside the environment, before the tests ran.
 
-    ``environment`` has the start of a sha256 for the value of every variable.
+    ``devices`` counts those that the environment sees, of which the first is described.
+    ``hardware`` is what cannot change between two arms (driver, VBIOS, ECC mode, memory, …),
+    ``readings`` what may (clocks, ECC error counts, temperature). ``environment`` has the start
+    of a sha256 for the value of every variable.
     """
 
     platform: str
     device: str
+    device_uuid: str = ""
+    devices: int = 0
+    hardware: dict[str, str] = field(default_factory=dict)
+    readings: dict[str, str] = field(default_factory=dict)
     python: str
     executable: str
     machine: str
     kernel: str
     libc: str
     package_version: str = ""
+    package_commit: str = ""
     package_path: str = ""
     pytest: str = ""
     patch: str = ""
@@ -76,11 +84,18 @@ class Seal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageIdentity:
-    """What an arm ran in: ``digest`` is an image ID, or a digest of a lock or of distributions."""
+    """What an arm ran in: ``digest`` is an image ID, or a digest of a lock or of distributions.
+
+    ``registry_digest`` is what a registry knows the image by, where it came from one;
+    ``pinned`` is the digest that image.toml (or the reference) states. They differ only where a
+    moved tag was allowed.
+    """
 
     name: str
     digest: str
     note: str = ""
+    registry_digest: str = ""
+    pinned: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +103,8 @@ class ArmRecord:
     """One arm, written as soon as it ended. Times are UTC in ISO 8601, durations seconds.
 
     ``tests_sha256`` is over the test files as they lay in the arm before the tests ran,
-    ``environment_sha256`` over the variables that the harness set.
+    ``environment_sha256`` over the variables that the harness set. ``access`` names the device
+    access that was given; ``notes`` are remarkable events, such as a connection that was lost.
     """
 
     arm: Arm
@@ -102,6 +118,8 @@ class ArmRecord:
     exit_code: int | None = None
     environment_sha256: str = ""
     tests_sha256: str = ""
+    access: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     files: dict[str, str] = field(default_factory=dict)
     probe: Probe | None = None
     staging: Staging | None = None
@@ -110,13 +128,21 @@ class ArmRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetRecord:
-    """Image, engine and host of one row; ``slug`` is the name of its folder."""
+    """Image, engine, host and device of one row; ``slug`` is the name of its folder.
+
+    ``host`` is the machine's own name, ``host_name`` what harness.toml or --host calls it.
+    ``device`` is what was asked for (empty: the first), ``claimed`` what image.toml or
+    harness.toml says the platform is: the probe decides.
+    """
 
     slug: str
     image: str
     engine: str
     engine_note: str
     host: str
+    host_name: str = ""
+    device: str = ""
+    claimed: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -112,6 +112,8 @@ class ArmRun:
             exit_code=exit_code,
             environment_sha256=self._environment_digest(),
             tests_sha256=self.tests_sha256,
+            access=self.environment.access.words,
+            notes=self.sandbox.notes(),
             files=self.files,
             probe=self.probe,
             staging=self.staging,

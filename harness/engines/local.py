@@ -23,7 +23,9 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from harness.device import Device
 from harness.engines import locked
+from harness.engines.access import local_access
 from harness.engines.base import Environment, ExecResult, OnLine, OnStep, Sandbox
 from harness.engines.processes import MARK, is_dead, kill_marked, owner, run
 from harness.engines.toolkit import guest
@@ -98,6 +100,10 @@ class LocalSandbox:
         with os.fdopen(handle, "rb") as file:
             return file.read(limit)
 
+    def notes(self) -> tuple[str, ...]:
+        """What was remarkable so far: nothing is lost between a process and its parent."""
+        return ()
+
 
 class LocalEngine:
     """Starts arms as processes of this machine, from a locked environment or ``--python``."""
@@ -105,10 +111,13 @@ class LocalEngine:
     name = "local"
     isolation = "no isolation: the arms run as this user, with this machine's files and network"
 
-    def __init__(self, *, cache: Path, python: Path | None = None) -> None:
+    def __init__(
+        self, *, cache: Path, python: Path | None = None, device: Device | None = None
+    ) -> None:
         # By its real name, which is what Python and pytest report of files below it.
         self._cache = cache.resolve()
         self._python = python
+        self._device = device
 
     def unavailable(self) -> str:
         """Why the engine cannot be used here; empty where it can."""
@@ -142,7 +151,7 @@ class LocalEngine:
         folder = locked.ensure(Path(image.folder), image, self._cache, on_step)
         python = str(folder / "bin" / "python")
         digest, number = _distributions(python, _LOCKED)
-        return Environment(
+        return self._environment(
             identity=ImageIdentity(
                 name=image.name,
                 digest=f"sha256:{digest}",
@@ -205,6 +214,26 @@ class LocalEngine:
             removed.append(f"arm folder {folder.name}")
         return removed
 
+    def stop(self) -> None:
+        """From another thread: end all open sandboxes."""
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def _environment(
+        self, *, identity: ImageIdentity, handle: str, python: str, variables: Mapping[str, str]
+    ) -> Environment:
+        access = local_access(self._device)
+        return Environment(
+            identity=identity,
+            handle=handle,
+            python=python,
+            host=platform.node(),
+            machine_id=platform.node(),
+            access=access,
+            variables={**variables, **access.options},
+        )
+
     @property
     def _arms(self) -> Path:
         return self._cache / "arms"
@@ -225,7 +254,7 @@ class LocalEngine:
         user_base = os.environ.get("PYTHONUSERBASE") or os.path.expanduser("~/.local")
         variables["PYTHONUSERBASE"] = user_base  # HOME differs inside an arm
         digest, number = _distributions(path, variables)
-        return Environment(
+        return self._environment(
             identity=ImageIdentity(
                 name="",  # the version of the package under test, as the probe measures it
                 digest=f"sha256:{digest}",

@@ -1,0 +1,129 @@
+"""``harness.toml``: the hosts that rows can be made on."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+from harness.case import PLATFORM
+from harness.device import Device, parse_device
+from harness.errors import BadInput
+from harness.schema import parse_toml
+
+SCHEMA = 1
+#: Names the Docker daemon that DOCKER_HOST, or else the default socket, leads to.
+LOCAL = "local"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,39}")
+_SSH_NAME = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_.-]*")
+_SCHEMES = ("ssh", "unix", "tcp", "http", "https")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostEntry:
+    """``[hosts.NAME]`` as written; ``platform`` is what its owner expects of it."""
+
+    __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012
+
+    docker: str = ""
+    device: str = ""
+    image: str = ""
+    platform: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """A whole ``harness.toml``."""
+
+    __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012
+
+    schema: int
+    hosts: dict[str, HostEntry] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Host:
+    """Where a Docker-compatible daemon is. An empty ``docker`` means: as DOCKER_HOST says."""
+
+    name: str = LOCAL
+    docker: str = ""
+    device: Device | None = None
+    image: str = ""
+    platform: str = ""
+
+
+def parse_settings(text: str, *, where: str) -> dict[str, Host]:
+    """Parse and check the text of a ``harness.toml``; return its hosts by name.
+
+    Raises:
+        BadInput: names the file, the key and the remedy.
+    """
+    settings = parse_toml(text, Settings, where=where, extra={})
+    if settings.schema != SCHEMA:
+        raise BadInput(f"{where}: schema: {settings.schema} is not known; this harness reads 1")
+    return {
+        name: _host(name, entry, where=f"{where}: hosts.{name}")
+        for name, entry in settings.hosts.items()
+    }
+
+
+def parse_host(text: str, known: dict[str, Host]) -> Host:
+    """Read ``--host``: ``NAME`` of harness.toml, ``local``, or ``NAME=URL``.
+
+    Raises:
+        BadInput: no such host, or not the URL of a daemon.
+    """
+    name, equals, url = text.partition("=")
+    if equals:
+        if not _NAME.fullmatch(name):
+            raise BadInput(
+                f"--host {text!r}: {name!r} is not a name", "Write NAME=ssh://user@host."
+            )
+        _check_url(url, where=f"--host {name}")
+        return Host(name=name, docker=url)
+    if name in known:
+        return known[name]
+    if name == LOCAL:
+        return Host()
+    listed = ", ".join(known) or "none"
+    raise BadInput(
+        f"--host {name!r}: no such host in harness.toml (there: {listed})",
+        "Write NAME=ssh://user@host, 'local', or add [hosts.NAME] to harness.toml.",
+    )
+
+
+def _host(name: str, entry: HostEntry, *, where: str) -> Host:
+    if not _NAME.fullmatch(name):
+        raise BadInput(f"{where}: not a name of letters, digits, '.', '_' and '-'")
+    if entry.docker:
+        _check_url(entry.docker, where=f"{where}.docker")
+    elif name != LOCAL:
+        raise BadInput(f"{where}.docker: key is missing", 'Write docker = "ssh://user@host".')
+    if entry.platform and not PLATFORM.fullmatch(entry.platform):
+        raise BadInput(f"{where}.platform: {entry.platform!r} is not a platform such as cuda-sm90")
+    device = parse_device(entry.device, where=f"{where}.device") if entry.device else None
+    return Host(
+        name=name, docker=entry.docker, device=device, image=entry.image, platform=entry.platform
+    )
+
+
+def _check_url(url: str, *, where: str) -> None:
+    """Refuse what no daemon can be reached by, and what a command line could take for an option."""
+    remedy = "Write ssh://user@host, ssh://user@host:port, unix:///path/to.sock or tcp://host:port."
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as error:
+        raise BadInput(f"{where}: {url!r}: {error}", remedy) from None
+    if parts.scheme not in _SCHEMES:
+        raise BadInput(f"{where}: {url!r} is not the URL of a Docker daemon", remedy)
+    if parts.scheme == "unix":
+        if not parts.path.startswith("/") or parts.netloc:
+            raise BadInput(f"{where}: {url!r} names no socket", remedy)
+        return
+    if not parts.hostname or port == 0:
+        raise BadInput(f"{where}: {url!r} names no host", remedy)
+    if parts.scheme == "ssh":
+        names = (parts.hostname, *([parts.username] if parts.username is not None else []))
+        if parts.password or not all(_SSH_NAME.fullmatch(name) or ":" in name for name in names):
+            raise BadInput(f"{where}: {url!r}: a user and a host, and no password", remedy)
