@@ -3,25 +3,49 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import re
+import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from harness.case import parse_case, unsafe_path
 from harness.errors import BadInput
-from harness.image import Image, from_reference, parse_image
+from harness.image import Image, by_reference, from_reference, parse_image, pinned
 from harness.patch import Patch, for_package, parse_patch
 from harness.plan import CaseFiles
+from harness.settings import Host, parse_settings
 
+SETTINGS = "harness.toml"
 _SKIPPED_NAMES = {"__pycache__", ".pytest_cache"}
 _TEST_LIMIT = 64 << 20
+_CONTAINER = re.compile(r"(?m)^\s*\[\s*container\s*\]")
 
 
 def project_root(start: Path) -> Path:
-    """The nearest folder at or above ``start`` that has ``cases`` or ``images``, else ``start``."""
+    """The nearest folder at or above ``start`` with ``cases``, ``images`` or ``harness.toml``.
+
+    ``start`` itself where there is none.
+    """
     for folder in (start, *start.parents):
         if any((folder / name).is_dir() for name in ("cases", "images")):
             return folder
+        if (folder / SETTINGS).is_file():
+            return folder
     return start
+
+
+def load_hosts(root: Path) -> dict[str, Host]:
+    """The hosts of ``harness.toml`` by name; none where there is no such file.
+
+    Raises:
+        BadInput: names the file, the key and the remedy.
+    """
+    toml = root / SETTINGS
+    if not toml.exists():
+        return {}
+    return parse_settings(_decode(read_file(toml), toml), where=str(toml))
 
 
 def case_names(root: Path) -> list[str]:
@@ -82,33 +106,87 @@ def load_case(folder: Path) -> CaseFiles:
 
 
 def load_image(name: str, root: Path) -> Image:
-    """The image of that name under ``images/``, or else a container reference.
+    """The image of that name or of that reference under ``images/``, else a bare reference.
+
+    A reference with a digest is the folder's image too where the folder pins that digest.
 
     Raises:
-        BadInput: its image.toml is wrong, or the name is neither.
+        BadInput: an image.toml is wrong, the name is neither, or two folders have the reference.
     """
     toml = root / "images" / name / "image.toml"
     if unsafe_path(name) == "" and toml.is_file():
-        folder = toml.parent
-        text = _decode(read_file(toml), toml)
-        image = parse_image(text, name=name, folder=str(folder), where=str(toml))
-        named = {
-            "lock.requirements": image.lock.requirements if image.lock else "",
-            "container.dockerfile": image.container.dockerfile if image.container else "",
-        }
-        for key, file in named.items():
-            if file and not (folder / file).is_file():
-                raise BadInput(f"{toml}: {key}: no file {file!r} in {folder}")
-        return image
+        return _image_of_folder(toml)
     if not any(mark in name for mark in "/:@"):
         known = ", ".join(image_names(root)) or f"none below {root}"
         raise BadInput(
             f"no image {name!r} under images/",
             f"Known: {known}; or give a container reference, name:tag.",
         )
-    if any(c.isspace() or not c.isprintable() for c in name):
-        raise BadInput(f"{name!r} is not a container reference")
-    return from_reference(name)
+    bare = from_reference(name)
+    folders = [
+        _image_of_folder(root / "images" / each / "image.toml") for each in image_names(root)
+    ]
+    matching = [found for image in folders if (found := by_reference(image, name))]
+    if len(matching) > 1:
+        names = " and ".join(image.name for image in matching)
+        raise BadInput(
+            f"{names} under images/ both have the reference {name}",
+            "Give the name of one: they may differ in more than the digest.",
+        )
+    return matching[0] if matching else bare
+
+
+def write_pin(image: Image, digest: str, digest_from: str) -> None:
+    """Write a digest into the image's image.toml; comments, order and file mode stay.
+
+    Raises:
+        BadInput: the file cannot be read or written, or would no longer say what it said.
+    """
+    toml = (Path(image.folder) / "image.toml").resolve()
+    old = _decode(read_file(toml), toml)
+    new = _with_key(old, "digest", digest, after="reference")
+    new = _with_key(new, "digest_from", digest_from, after="digest")
+    read_again = parse_image(new, name=image.name, folder=image.folder, where=str(toml))
+    if read_again != pinned(image, digest, digest_from):
+        raise BadInput(f"{toml}: the digest cannot be written into it", "Write it by hand.")
+    scratch = toml.with_name(f".image.toml.{os.getpid()}")
+    try:
+        scratch.write_bytes(new.encode())
+        shutil.copymode(toml, scratch)
+        os.replace(scratch, toml)
+    except OSError as error:
+        raise BadInput(f"{toml}: cannot be written: {error.strerror}") from error
+    finally:
+        scratch.unlink(missing_ok=True)
+
+
+def _with_key(text: str, key: str, value: str, *, after: str) -> str:
+    """The TOML text with a key of ``container`` set; a new one has the line below ``after``."""
+    import tomlkit
+
+    document = tomlkit.parse(text)
+    container: Any = document["container"]  # one of several classes that behave like a dict
+    if key in container or not _CONTAINER.search(text):  # there, or an inline or dotted table
+        container[key] = value
+    else:  # the library itself would add it below the comments at the table's end
+        trivia = container[after].trivia
+        line = f"{trivia.indent}{key} = {tomlkit.string(value).as_string()}"
+        trivia.trail = (trivia.trail or "\n") + line + trivia.trail
+    return tomlkit.dumps(document)
+
+
+def _image_of_folder(toml: Path) -> Image:
+    folder = toml.parent
+    text = _decode(read_file(toml), toml)
+    image = parse_image(text, name=folder.name, folder=str(folder), where=str(toml))
+    named = {
+        "lock.requirements": image.lock.requirements if image.lock else "",
+        "container.dockerfile": image.container.dockerfile if image.container else "",
+    }
+    for key, file in named.items():
+        if file and not (folder / file).is_file():
+            raise BadInput(f"{toml}: {key}: no file {file!r} in {folder}")
+    return image
 
 
 def _patch(data: bytes, package: str, source: str | None, where: str) -> Patch:
