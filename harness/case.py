@@ -22,6 +22,15 @@ _EXCEPTION = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 _IMPORT_NAME = re.compile(r"[^\W\d]\w*")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 PLATFORM = re.compile(r"(cpu|cuda|xpu|rocm)(-[a-z0-9._]+)?")
+#: Of CUDA, HIP, ROCm, Level Zero and SYCL, in this order, and of NVIDIA's container runtime.
+_DEVICE_VARIABLES = {
+    "CUDA_VISIBLE_DEVICES",
+    "HIP_VISIBLE_DEVICES",
+    "ROCR_VISIBLE_DEVICES",
+    "ZE_AFFINITY_MASK",
+    "ONEAPI_DEVICE_SELECTOR",
+    "NVIDIA_VISIBLE_DEVICES",
+}
 _T = TypeVar("_T")
 
 
@@ -178,15 +187,21 @@ def _problems(case: Case) -> Iterator[tuple[str, str]]:
         for path in paths:
             if reason := unsafe_path(path):
                 yield key, f"{path!r} {reason}"
-    for name, value in case.env.items():
-        if not _VARIABLE.fullmatch(name) or "\0" in value:
-            yield f"env.{name}", "not a variable's name, or a value with a NUL byte"
+    yield from _variable_problems(case.env)
     for platform in set(case.platforms) - set(FAMILIES):
         yield "platforms", f"{platform!r} is not one of {', '.join(FAMILIES)}"
     for name, signature in case.signatures.items():
         for key, problem in _signature_problems(signature):
             yield f"signatures.{name}.{key}", problem
     yield from _node_problems(case)
+
+
+def _variable_problems(variables: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    for name, value in variables.items():
+        if not _VARIABLE.fullmatch(name) or "\0" in value:
+            yield f"env.{name}", "not a variable's name, or a value with a NUL byte"
+        if name in _DEVICE_VARIABLES:
+            yield f"env.{name}", "it chooses a device: that is for harness ab --device"
 
 
 def _signature_problems(signature: Signature) -> Iterator[tuple[str, str]]:

@@ -43,12 +43,14 @@ def parse_device(text: str, *, where: str = "--device") -> Device:
     if equals:
         if kind not in CDI_KINDS or not _CDI_NAME.fullmatch(name):
             raise BadInput(f"{where}: {text!r} is not a known CDI device", _EXAMPLES)
+        if name == "all":
+            raise BadInput(f"{where}: {text!r}: a row is made on one device", _EXAMPLES)
         return Device(family=CDI_KINDS[kind], which=text, cdi=True)
     family, colon, which = text.partition(":")
     if family not in FAMILIES:
         raise BadInput(f"{where}: {text!r} is not a device", _EXAMPLES)
-    good = which.isascii() and which.isdecimal() and len(which) <= 4
-    good = good or (family == "cuda" and bool(_UUID.fullmatch(which)))
+    index = which.isascii() and which.isdecimal() and len(which) <= 4
+    good = index or (family == "cuda" and bool(_UUID.fullmatch(which)))
     if colon and (not good or family == "cpu"):
         raise BadInput(f"{where}: {which!r} names no {family} device", _EXAMPLES)
-    return Device(family=family, which=which)
+    return Device(family=family, which=str(int(which)) if index else which)

@@ -86,6 +86,7 @@ def test_a_good_case() -> None:
         ("tests/test_a.py::test_y", "./tests/test_a.py::test_y", "nodes.1.id", "as pytest does"),
         ("tests/test_a.py::test_y", "tests/te[s].py::test_y", "nodes.1.id", "'['"),
         ("images = [", 'env = { "A=B" = "1" }\nimages = [', "env.A=B", "variable"),
+        ("images = [", 'env = { CUDA_VISIBLE_DEVICES = "1" }\nimages = [', "env.CUDA", "--device"),
         ('exception = "TypeError"', 'exception = "SIGKILL"', "bug.exception", "outside"),
     ],
 )

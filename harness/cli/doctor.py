@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import platform
 import shutil
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 
 import click
 
 from harness import __version__, store, targets
 from harness.cli import common
-from harness.engines.devices import devices
-from harness.errors import ExitCode, HarnessError
+from harness.engines.devices import Device, Offer, devices, offers
+from harness.engines.docker import DockerEngine
+from harness.errors import EngineError, ExitCode, HarnessError
+from harness.settings import Host
 
 GIB = 1 << 30
 #: A built vLLM environment takes 1.4 GB, its container image about as much again.
@@ -22,18 +26,22 @@ DISK_NEEDED = 5 * GIB
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing looked at. ``state`` is ok, note or problem."""
+    """One thing looked at. ``state`` is ok, note or problem.
+
+    ``engines`` are those that can run a platform.
+    """
 
     what: str
     state: str
     text: str
     remedy: str = ""
+    engines: tuple[str, ...] = ()
 
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document and nothing else.")
 def doctor(as_json: bool) -> int:
-    """Look at engines, devices, images and disk: what can run here, and the remedy where not.
+    """Look at engines, hosts, devices, images and disk: what can run, and the remedy where not.
 
     Exit code 0 when an engine can run something, 3 otherwise.
 
@@ -43,7 +51,7 @@ def doctor(as_json: bool) -> int:
       harness doctor --json
     """
     engines = _engines()
-    findings = [_machine(), *engines, *_devices(), *_images(), _disk()]
+    findings = [_machine(), *engines, *_hosts(), *_platforms(), *_images(), _disk()]
     if as_json:
         document = {"schema": "ab-harness/doctor/1", "findings": [asdict(f) for f in findings]}
         common.write_out(json.dumps(document, indent=1))
@@ -74,16 +82,65 @@ def _engines() -> list[Finding]:
     return found
 
 
-def _devices() -> list[Finding]:
-    return [
-        Finding(
-            what=f"platform {device.family}",
-            state="ok" if device.present else "note",
-            text=device.text,
-            remedy=device.remedy,
+def _hosts() -> list[Finding]:
+    """The hosts of harness.toml, asked side by side: an unreachable one takes its time."""
+    hosts = [h for h in store.load_hosts(common.root()).values() if h.docker]
+    with ThreadPoolExecutor(max_workers=max(1, len(hosts))) as pool:
+        return list(pool.map(_host, hosts))
+
+
+def _host(host: Host) -> Finding:
+    what = f"host {host.name}"
+    with contextlib.closing(DockerEngine(host=host)) as engine:
+        if reason := engine.unavailable():
+            problem, _, remedy = reason.partition("\n")
+            return Finding(what=what, state="problem", text=problem, remedy=remedy.strip())
+        try:
+            daemon = engine.describe()
+            given = offers(engine.client, devices())
+        except EngineError as error:
+            return Finding(what=what, state="problem", text=error.problem, remedy=error.remedy)
+    can = ", ".join(offer.family for offer in given if offer.able)
+    unsure = ", ".join(offer.family for offer in given if offer.able is None)
+    text = f"{daemon}; can give {can}" + (f", perhaps {unsure}: only a run tells" if unsure else "")
+    return Finding(what=what, state="ok", text=text, engines=("docker",))
+
+
+def _platforms() -> list[Finding]:
+    """What this host shows, and what the daemon can give; no container is started."""
+    seen = devices()
+    docker = targets.engines()["docker"]
+    given: list[Offer | None] = [None] * len(seen)
+    if isinstance(docker, DockerEngine):
+        with contextlib.suppress(EngineError), contextlib.closing(docker):
+            given = [*offers(docker.client, seen)]
+    return [_platform(device, offer) for device, offer in zip(seen, given, strict=True)]
+
+
+def _platform(device: Device, offer: Offer | None) -> Finding:
+    said, remedies = [f"local: {device.text}"], [device.remedy]
+    if offer is None:
+        said.append("docker: no daemon answers")
+    elif offer.text == device.text:
+        said = [device.text]
+    else:
+        said.append(f"docker: {offer.text}")
+        remedies = (
+            [offer.remedy] if offer.able and not device.present else [*remedies, offer.remedy]
         )
-        for device in devices()
-    ]
+    can = [name for name, able in (("local", device.present), ("docker", _able(offer))) if able]
+    verdict = f"runs with {' and '.join(can)}" if can else "cannot run here"
+    return Finding(
+        what=f"platform {device.family}",
+        state="ok" if can else "note",
+        text=f"{verdict}: {'; '.join(said)}",
+        remedy=" ".join(filter(None, remedies)),
+        engines=tuple(can),
+    )
+
+
+def _able(offer: Offer | None) -> bool:
+    return offer is not None and offer.able is True
 
 
 def _images() -> list[Finding]:
@@ -106,10 +163,10 @@ def _images() -> list[Finding]:
                 Finding(what=f"image {name}", state="ok", text=f"ready for {', '.join(ready)}")
             )
         else:
+            pulled = wanted.container is not None and wanted.container.reference
+            text = f"not pulled here: {pulled}" if pulled else "not built here"
             remedy = f"harness image build {name} (or let harness ab do it)"
-            found.append(
-                Finding(what=f"image {name}", state="note", text="not built here", remedy=remedy)
-            )
+            found.append(Finding(what=f"image {name}", state="note", text=text, remedy=remedy))
     if not found:
         found.append(
             Finding(
