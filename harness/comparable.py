@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 from harness.outcome import ArmStatus
-from harness.record import ArmEvidence, ArmRecord
+from harness.record import ArmEvidence, ArmRecord, Probe
 
 
 def refusal(before: ArmEvidence | None, after: ArmEvidence | None) -> tuple[bool, tuple[str, ...]]:
@@ -28,7 +30,15 @@ def refusal(before: ArmEvidence | None, after: ArmEvidence | None) -> tuple[bool
         reasons += _differences(before, after)
     if rejected and not reasons:
         return True, tuple(dict.fromkeys(rejected))
-    return False, tuple(dict.fromkeys(reasons + rejected))
+    return False, tuple(dict.fromkeys([*_once(reasons), *rejected]))
+
+
+def _once(reasons: Sequence[str]) -> Iterator[str]:
+    """What is true of both arms is said once."""
+    for reason in reasons:
+        patched = reason.removeprefix("un")
+        twins = patched in reasons and f"un{patched}" in reasons
+        yield f"both arms{patched.removeprefix('patched arm')}" if twins else reason
 
 
 #: What is done to the tree, by how the patch fits: in the unpatched arm, and in the patched one.
@@ -54,22 +64,46 @@ def _not_as_planned(name: str, record: ArmRecord) -> list[str]:
     return found
 
 
+#: What the probe must find alike in both arms, by field; readings and notes may differ.
+_MEASURED = (
+    "platform",
+    "device",
+    "device_uuid",
+    "devices",
+    "machine",
+    "kernel",
+    "libc",
+    "python",
+    "package_version",
+    "package_commit",
+    "distributions_sha256",
+)
+
+
+def _measured(a: Probe, b: Probe) -> Iterator[tuple[str, object, object]]:
+    """Each thing that was measured, with both arms' values. Old evidence has fewer: alike then."""
+    for name in _MEASURED:
+        yield name, getattr(a, name), getattr(b, name)
+    for kind, left, right in (
+        ("hardware", a.hardware, b.hardware),
+        ("version of", a.versions, b.versions),
+        ("environment variable", a.environment, b.environment),
+    ):
+        for key in sorted({*left, *right}):
+            yield f"{kind} {key}", left.get(key, ""), right.get(key, "")
+
+
 def _differences(before: ArmEvidence, after: ArmEvidence) -> list[str]:
     """What differs between the arms beside the patch."""
     a, b = before.record, after.record
-    pairs = [
+    pairs: list[tuple[str, object, object]] = [
         ("image", a.image.digest, b.image.digest),
         ("engine", a.engine, b.engine),
         ("test files", a.tests_sha256, b.tests_sha256),
         ("environment variables", a.environment_sha256, b.environment_sha256),
     ]
     if a.probe and b.probe:
-        for name in ("platform", "device", "python", "libc", "kernel", "distributions_sha256"):
-            pairs.append((name, getattr(a.probe, name), getattr(b.probe, name)))
-        pairs.append(("versions", str(a.probe.versions), str(b.probe.versions)))
-        for name in sorted({*a.probe.environment, *b.probe.environment}):
-            values = (a.probe.environment.get(name, ""), b.probe.environment.get(name, ""))
-            pairs.append((f"environment variable {name}", *values))
+        pairs += _measured(a.probe, b.probe)
     if a.staging and b.staging:
         pairs.append(("package tree", a.staging.tree_before, b.staging.tree_before))
         pairs.append(("fit of the patch", a.staging.state, b.staging.state))

@@ -17,34 +17,44 @@ import importlib.metadata  # noqa: E402
 import importlib.util  # noqa: E402
 import json  # noqa: E402
 import platform  # noqa: E402
+import re  # noqa: E402
 import shutil  # noqa: E402
 import subprocess  # noqa: E402
+
+HASH = re.compile(r"[0-9a-f]{7,64}")
+COMMIT = re.compile(r"^\s*(?:\w+\s*=\s*)*?_*commit_id_*\s*=\s*[\"']g?([0-9a-f]{7,64})[\"']", re.M)
+LOCAL = re.compile(r"\+(?:.*\.)?g([0-9a-f]{7,40})(?:\.|$)")
 
 
 def main(request_path, answer_path):
     with open(request_path, encoding="utf-8") as file:
         request = json.load(file)
-    notes = []
-    key, device, versions = accelerator(notes)
+    found = private("accelerator").measure(private)
     digest, number = distributions()
-    spec = find(request["package"], notes)
+    name, dist = distribution(request["package"])
+    path = find(request["package"], found.notes)
     answer = {
-        "platform": key,
-        "device": device,
+        "platform": found.platform,
+        "device": found.device,
+        "device_uuid": found.device_uuid,
+        "devices": found.devices,
+        "hardware": found.hardware,
+        "readings": found.readings,
         "python": platform.python_version(),
         "executable": sys.executable,
         "machine": platform.machine(),
         "kernel": platform.release(),
         "libc": " ".join(platform.libc_ver()).strip(),
-        "package_version": package_version(request["package"]),
-        "package_path": spec,
+        "package_version": "%s %s" % (name, dist.version) if dist else "",
+        "package_commit": commit(path, dist),
+        "package_path": path,
         "pytest": version("pytest") if importlib.util.find_spec("pytest") else "",
         "patch": patch_tool(),
         "distributions": number,
         "distributions_sha256": digest,
-        "versions": versions,
+        "versions": found.versions,
         "environment": environment(),
-        "notes": notes,
+        "notes": found.notes,
     }
     with open(answer_path, "w", encoding="utf-8") as file:
         json.dump(answer, file)
@@ -58,51 +68,14 @@ def environment():
     }
 
 
-def accelerator(notes):
-    """Platform key, device name and versions, as measured: never as somebody claims."""
-    versions = {}
-    for name in ("torch", "triton", "intel_extension_for_pytorch"):
-        found = version(name)
-        if found:
-            versions[name] = found
-    key, device = "cpu", cpu_name()
-    if importlib.util.find_spec("torch") is None:
-        return key, device, versions
-    try:
-        import torch
-    except Exception as error:  # a broken torch is a finding, not a reason to stop
-        notes.append("torch cannot be imported: %s: %s" % (type(error).__name__, error))
-        return key, device, versions
-    versions["torch"] = torch.__version__
-    for name in ("cuda", "hip"):
-        found = getattr(torch.version, name, None)
-        if found:
-            versions[name] = str(found)
-    try:
-        if torch.cuda.is_available():
-            props = torch.cuda.get_device_properties(0)
-            arch = getattr(props, "gcnArchName", "").partition(":")[0]
-            hip = getattr(torch.version, "hip", None)
-            key = "rocm-" + arch if hip else "cuda-sm%d%d" % (props.major, props.minor)
-            device = props.name
-        elif hasattr(torch, "xpu") and torch.xpu.is_available():
-            device = torch.xpu.get_device_properties(0).name
-            key = "xpu-" + "".join(c if c.isalnum() else "-" for c in device.lower()).strip("-")
-    except Exception as error:
-        notes.append("the device cannot be read: %s: %s" % (type(error).__name__, error))
-    return key, device, versions
-
-
-def cpu_name():
-    """The processor's model name, from /proc/cpuinfo where there is one."""
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
-            for line in file:
-                if line.lower().startswith("model name"):
-                    return line.partition(":")[2].strip()
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()
+def private(name):
+    """Load a module of this folder under a name that nobody else uses, and out of sys.modules."""
+    spec = importlib.util.spec_from_file_location(
+        "_ab_harness_" + name, os.path.join(_HERE, name + ".py")
+    )
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def distributions():
@@ -142,17 +115,39 @@ def find(package, notes):
     return spec.origin or ""
 
 
-def package_version(package):
-    """The version of the distribution that provides the import name."""
+def distribution(package):
+    """The distribution that provides the import name, with its name; or ("", None)."""
     try:
         names = importlib.metadata.packages_distributions().get(package, [])
     except AttributeError:  # Python 3.9
         names = []
     for name in list(names) + [package]:
-        found = version(name)
-        if found:
-            return "%s %s" % (name, found)
-    return ""
+        try:
+            return name, importlib.metadata.distribution(name)
+        except importlib.metadata.PackageNotFoundError:
+            pass
+    return "", None
+
+
+def commit(path, dist):
+    """The commit that the package was built from, or an empty string.
+
+    It is in direct_url.json (PEP 610) of what was installed from a repository, else in the
+    _version.py that setuptools-scm wrote into the package, else in the version's local part.
+    """
+    try:
+        found = json.loads(dist.read_text("direct_url.json"))["vcs_info"]["commit_id"]
+        if HASH.fullmatch(str(found)):
+            return found
+    except (AttributeError, KeyError, TypeError, ValueError):
+        pass  # not installed, or not from a repository
+    try:
+        with open(os.path.join(path, "_version.py"), encoding="utf-8", errors="replace") as file:
+            found = COMMIT.search(file.read(1 << 16))
+    except OSError:
+        found = None
+    found = found or LOCAL.search(dist.version or "" if dist else "")
+    return found.group(1) if found else ""
 
 
 def version(name):

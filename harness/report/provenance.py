@@ -57,7 +57,9 @@ def _arms(row: Row) -> list[str]:
     before, after = (_facts(arm_named(row, arm)) for arm in Arm)
     rows = []
     for name in dict.fromkeys((*before, *after)):
-        left, right = before.get(name, _NONE), after.get(name, _NONE)
+        left, right = before.get(name, "") or _NONE, after.get(name, "") or _NONE
+        if left == right == _NONE:
+            continue
         rows.append((name, left, "the same" if left == right != _NONE else right))
     if not rows:
         return ["No arm left evidence."]
@@ -78,6 +80,8 @@ def _facts(arm: ArmEvidence | None) -> dict[str, str]:
         "image": f"{code(record.image.name)} {_code(record.image.digest)}",
         "image note": _prose(record.image.note),
         "engine": code(record.engine),
+        "device access": ", ".join(prose(word) for word in record.access[:20]),
+        "events": _prose("; ".join(record.notes), 700),
         "environment variables": _code(record.environment_sha256),
         "collected": count(len(arm.results.collected), "test"),
     }
@@ -99,12 +103,16 @@ def _facts(arm: ArmEvidence | None) -> dict[str, str]:
 def _probe(probe: Probe | None) -> dict[str, str]:
     if probe is None:
         return {"environment": "not measured"}
-    versions = [f"{name} {version}" for name, version in probe.versions.items()]
     return {
         "platform": code(probe.platform),
         "device": _prose(probe.device),
+        "device UUID": _code(probe.device_uuid),
+        "devices seen": f"{probe.devices:,}; the first is described" if probe.devices > 1 else "",
+        "hardware": _named(probe.hardware),
+        "readings before the tests": _named(probe.readings),
         "package": code(probe.package_version) if probe.package_version else "version unknown",
-        "versions": ", ".join(code(version) for version in versions[:20]) or _NONE,
+        "package commit": _code(probe.package_commit),
+        "versions": _named(probe.versions),
         "Python": f"{code(probe.python)} {_code(probe.executable)}",
         "system": f"{code(probe.machine)} {_code(probe.kernel)} {_code(probe.libc)}",
         "pytest": code(probe.pytest) if probe.pytest else "none there: the harness's own",
@@ -170,6 +178,13 @@ def _changed(changed: tuple[str, ...]) -> str:
 
 def _when(text: str) -> str:
     return code(text) if text else "at an unknown time"
+
+
+def _named(values: dict[str, str]) -> str:
+    """Names with their values, which come from inside the arm."""
+    more = f" {CUT}" if len(values) > 20 else ""
+    shown = [code(f"{name} {value}", 100) for name, value in list(values.items())[:20]]
+    return ", ".join(shown) + more
 
 
 def _code(text: str, limit: int = 300) -> str:

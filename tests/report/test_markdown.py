@@ -62,8 +62,9 @@ def hostile(bad: str) -> Report:
     names = ("device", "python", "executable", "machine", "kernel", "libc", "package_version")
     probe = replace(
         PROBE,
-        **dict.fromkeys((*names, "pytest", "patch"), bad),
-        versions={bad: bad},
+        **dict.fromkeys((*names, "pytest", "patch", "device_uuid", "package_commit"), bad),
+        devices=2,
+        **{key: {bad: bad} for key in ("versions", "hardware", "readings")},
         notes=(bad,),
     )
     staging = replace(
@@ -285,6 +286,33 @@ def test_status_and_changed_files_are_shown() -> None:
     assert "| exit status | none | 0 |" in found
     assert "| files after the tests | **changed**: `example/x.py` | unchanged |" in found
     assert "| environment | not measured | – |" in found
+
+
+def test_device_access_and_events_are_shown_where_there_are_any() -> None:
+    row = cuda_row()
+    before = row.evidence.unpatched
+    assert before
+    record = replace(
+        before.record,
+        access=("one NVIDIA device", "no network"),
+        notes=("the connection was lost once",),
+    )
+    found = markdown.render(
+        reports.report(
+            replace(row, evidence=replace(row.evidence, unpatched=replace(before, record=record)))
+        )
+    )
+    assert "| device access | one NVIDIA device, no network | – |" in found
+    assert "| events | the connection was lost once | – |" in found
+    assert "| device access" not in markdown.render(reports.report(row))
+
+
+def test_what_was_measured_of_a_device_is_shown_and_what_was_not_takes_no_line() -> None:
+    found = markdown.render(reports.report(cuda_row()))
+    assert "| hardware | `driver 580.00.00`, `VBIOS 00.11.22.33.44`, `ECC on` | the same |" in found
+    assert "| device UUID | `GPU-00112233-4455-6677-8899-aabbccddeeff` | the same |" in found
+    bare = markdown.render(reports.report(cpu_row()))
+    assert not any(f"| {name} |" in bare for name in ("hardware", "device UUID", "package commit"))
 
 
 def test_an_undeclared_skip_is_not_passed_over() -> None:
