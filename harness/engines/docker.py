@@ -6,19 +6,23 @@ Nothing of the host is mounted, so that a daemon on another host works like a lo
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.device import Device
-from harness.engines import dockerbuild, registry
+from harness.engines import dockerbuild, podman, registry
 from harness.engines.access import container_access
 from harness.engines.base import Environment, OnStep, Sandbox
-from harness.engines.container import ContainerSandbox, faults
-from harness.engines.link import Link
+from harness.engines.container import ROOT, ContainerSandbox
+from harness.engines.lease import renewed, watchdog
+from harness.engines.link import Link, faults
 from harness.engines.processes import is_dead, owner
+from harness.engines.scouting import LABEL
 from harness.errors import EngineError, EngineUnavailable, ImageUnavailable
 from harness.image import Image
 from harness.record import ImageIdentity
@@ -28,12 +32,11 @@ if TYPE_CHECKING:
     from docker import DockerClient
     from docker.models.containers import Container
 
-LABEL = "ab-harness.owner"
 #: Made by .ci/make-base on a machine that reaches no registry of images.
 OWN_BASE = "harness-base:bookworm"
 GIB = 1 << 30
-#: A container outlives a harness that was killed by at most this many seconds.
-LIFETIME = 24 * 3600
+#: Seconds for the removal of a container from a host that is out of reach: it goes by itself.
+_REMOVAL = 20.0
 PIDS = 4096
 
 
@@ -74,6 +77,17 @@ class DockerEngine:
             return str(error)
         return ""
 
+    def describe(self) -> str:
+        """The daemon's kind, version and machine, for example ``Docker 28.1.1 on lab``.
+
+        Raises:
+            EngineError: it does not answer.
+        """
+        with faults("asking for the daemon's version"):
+            version, info = podman.version(self.client), self.client.info()
+        program = f"Podman {version}" if version else f"Docker {info.get('ServerVersion', '')}"
+        return f"{program} on {info.get('Name', 'an unnamed machine')}"
+
     def has(self, image: Image) -> str:
         """The image ID on the daemon, or an empty string."""
         if image.container is None:
@@ -96,47 +110,62 @@ class DockerEngine:
                 "Use --engine local, or add [container] to its image.toml.",
             )
         with faults(f"preparing image {image.name}"):
+            if version := podman.version(self.client):
+                by = f", by Podman {version} through its Docker API"
+                self.isolation = f"{DockerEngine.isolation}{by}"
             identity = self._identity(image, on_step)
             return self._environment(image, identity)
 
     @contextlib.contextmanager
     def open(self, environment: Environment, *, label: str) -> Iterator[Sandbox]:
-        """Start a container; it is removed, with all in it, when the context ends."""
-        with faults("starting a container"):
-            container = self.client.containers.create(
-                environment.handle, **self._options(label, environment)
-            )
+        """Start a container; it is removed, with all in it, when the context ends.
+
+        On another host it removes itself where the host is out of reach then (see lease.py).
+        """
+        self.link.check()
+        client = self.client
+        options = self.link.call("starting a container", lambda: self._options(label, environment))
+        container = self.link.call(
+            "starting a container", lambda: _create(client, environment.handle, options)
+        )
         try:
-            with faults(f"starting {environment.python} in a container of the image"):
-                container.start()
-            sandbox = ContainerSandbox(
-                client=self.client, container=container, python=environment.python
+            self.link.call(
+                f"starting {environment.python} in a container of the image", container.start
             )
-            sandbox.put({"work/.keep": b"", "site/.keep": b""})
-            yield sandbox
+            sandbox = ContainerSandbox(
+                link=self.link, container=container, python=environment.python
+            )
+            with renewed(self.link, str(container.id), ROOT):
+                sandbox.put({"work/.keep": b"", "site/.keep": b""})
+                yield sandbox
         except BaseException:
-            with contextlib.suppress(EngineError), faults("removing a container"):
-                _remove(container)
+            with contextlib.suppress(EngineError):
+                self._removed(container)
             raise  # what stopped the arm counts, not what its clean-up met
-        with faults("removing a container"):
-            _remove(container)
+        self._removed(container)
 
     def reap(self) -> list[str]:
-        """Remove the containers of dead runs of this machine."""
+        """Remove the containers that dead runs of this machine left on the daemon."""
         removed = dockerbuild.reap(self.client)
         with faults("looking for leftovers"):
-            for container in self.client.containers.list(all=True, filters={"label": LABEL}):
+            for container in self.client.containers.list(
+                all=True, filters={"label": LABEL}, ignore_removed=True
+            ):
                 if is_dead(container.labels.get(LABEL, "")):
                     _remove(container)
                     removed.append(f"container {container.name}")
         return removed
 
     def stop(self) -> None:
-        """From another thread: end all open sandboxes."""
+        """From another thread: end what runs in all open sandboxes; their owners remove them."""
+        self.link.stop()
 
     def close(self) -> None:
         """Let go of the connection."""
         self.link.close()
+
+    def _removed(self, container: Container) -> None:
+        self.link.call("removing a container", lambda: _remove(container), patience=_REMOVAL)
 
     def _identity(self, image: Image, on_step: OnStep) -> ImageIdentity:
         assert image.container is not None
@@ -173,7 +202,6 @@ class DockerEngine:
         assert image.container is not None
         attrs = self.client.images.get(identity.digest).attrs
         config = dict(v.partition("=")[::2] for v in attrs["Config"].get("Env") or ())
-        info = self.client.info()
         access = container_access(
             self.client,
             image_id=identity.digest,
@@ -185,8 +213,7 @@ class DockerEngine:
             identity=identity,
             handle=identity.digest,
             python=image.container.python,
-            host=str(info.get("Name", "")),
-            machine_id=str(info.get("ID", "")),
+            host=str(self._info.get("Name", "")),
             access=access,
             variables={"PYTHONPATH": config["PYTHONPATH"]} if config.get("PYTHONPATH") else {},
         )
@@ -195,7 +222,9 @@ class DockerEngine:
         options: dict[str, Any] = {
             # The one program that every usable image has; not all have `sleep`.
             "entrypoint": [environment.python, "-c"],
-            "command": [f"import time; time.sleep({LIFETIME})"],
+            "command": [watchdog(ROOT, self.link.lease)],
+            # Here, a container that ended is evidence until it is removed.
+            "auto_remove": self.link.remote,
             "name": f"ab-harness-{label}-{os.urandom(3).hex()}",
             "hostname": "arm",
             "network_mode": "none",
@@ -211,12 +240,30 @@ class DockerEngine:
             options[key] = [*known, *value] if isinstance(known, list) else value
         return options
 
+    @functools.cached_property
+    def _info(self) -> dict[str, Any]:
+        """Asked for once: Podman takes 0.3 s to answer."""
+        return self.client.info()
+
     def _memory(self) -> int:
-        total = int(self.client.info().get("MemTotal", 16 * GIB))
+        total = int(self._info.get("MemTotal", 16 * GIB))
         return min(64 * GIB, total * 9 // 10)
 
 
+def _create(client: DockerClient, image: str, options: dict[str, Any]) -> Container:
+    """Create a container, or find it where the answer to that was lost: its name is its own."""
+    import docker.errors
+
+    try:
+        return client.containers.create(image, **options)
+    except docker.errors.APIError as error:
+        if error.status_code != 409:
+            raise
+        return client.containers.get(options["name"])
+
+
 def _remove(container: Container) -> None:
+    """Remove a container and wait until it is gone; the daemon may be at it already."""
     import docker.errors
 
     with contextlib.suppress(docker.errors.NotFound):
@@ -225,3 +272,6 @@ def _remove(container: Container) -> None:
         except docker.errors.APIError as error:
             if "already in progress" not in str(error):
                 raise
+            for _ in range(100):
+                container.reload()
+                time.sleep(0.1)
