@@ -33,6 +33,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="what starts the environment (default: auto)",
     )
     group.addoption("--harness-python", metavar="PATH", help="use this interpreter's environment")
+    group.addoption(
+        "--harness-host",
+        metavar="NAME[=URL]",
+        action="append",
+        default=[],
+        help="make a row on this Docker host, as harness ab --host does; several times",
+    )
+    group.addoption(
+        "--harness-device",
+        metavar="DEVICE",
+        action="append",
+        default=[],
+        help="use this device, as harness ab --device does; several times",
+    )
     group.addoption("--harness-out", metavar="DIR", help="where evidence goes (default: reports/)")
 
 
@@ -202,27 +216,39 @@ def _evidence(config: pytest.Config, folder: Path) -> str:
 
 def _run(config: pytest.Config, folder: Path) -> Path:
     from harness import store, targets, workflow
+    from harness.device import parse_device
+    from harness.parallel import Stop
+    from harness.settings import choose_hosts
 
     files = store.load_case(folder)
     root = store.project_root(folder.resolve())
     given = config.getoption("--harness-python")
-    python = Path(given) if given else None
-    image = targets.choose_image(files.case, config.getoption("--harness-image"), root, python)
-    out = config.getoption("--harness-out")
-    progress = _Silent()
-    target = targets.prepare(
-        image,
-        config.getoption("--harness-engine"),
-        python=python,
-        progress=progress,
+    hosts = choose_hosts(config.getoption("--harness-host"), store.load_hosts(root))
+    devices = tuple(parse_device(text) for text in config.getoption("--harness-device"))
+    choice = targets.Choice(
+        image=config.getoption("--harness-image"),
+        engine=config.getoption("--harness-engine"),
+        python=Path(given) if given else None,
+        hosts=hosts,
+        devices=devices,
     )
+    out = config.getoption("--harness-out")
     job = workflow.Job(
         files=files,
         nodes=workflow.select(files, ""),
         out=Path(out) if out else root / "reports",
         command=("pytest", *map(str, config.invocation_params.args)),
     )
-    return workflow.run(job, [target], cache=targets.cache_folder(), progress=progress)
+    rows = targets.wanted(files.case, choice, root)
+    progress, stop = _Silent(), Stop()
+    with targets.prepared(rows, choice, progress=progress, stop=stop) as ready:
+        return workflow.run(
+            job,
+            [ready[row.key] for row in rows],
+            cache=targets.cache_folder(),
+            progress=progress,
+            stop=stop,
+        )
 
 
 class _Silent:
@@ -234,5 +260,11 @@ class _Silent:
     def arm(self, case_id: str, target: str, arm: str) -> None:
         """Say nothing."""
 
-    def event(self, step: str, test: str) -> None:
+    def event(self, target: str, step: str, test: str) -> None:
+        """Say nothing."""
+
+    def done(self, target: str) -> None:
+        """Say nothing."""
+
+    def tick(self) -> None:
         """Say nothing."""

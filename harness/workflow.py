@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
-import platform
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from harness import __version__, evidence, gaps
-from harness.engines.arms import ArmRun, failed_record
-from harness.errors import BadInput, EngineError, EvidenceMismatch, EvidenceUnwritable
+from harness.errors import BadInput, EvidenceMismatch
 from harness.judge import judge_row
-from harness.plan import ArmPlan, CaseFiles, plan_arms, sha256, slug
+from harness.parallel import Stop, side_by_side
+from harness.plan import CaseFiles, sha256, slug
 from harness.record import SCHEMA, RunRecord, TargetRecord
 from harness.report import markdown
-from harness.targets import Progress, Target
+from harness.rows import RowRun
+from harness.targets import Progress, Stoppable, Target, stop_all
 from harness.verdict import Report, overall
 
 
@@ -30,10 +30,13 @@ class Job:
     command: tuple[str, ...]
 
 
-def run(job: Job, targets: Sequence[Target], *, cache: Path, progress: Progress) -> Path:
+def run(
+    job: Job, targets: Sequence[Target], *, cache: Path, progress: Progress, stop: Stop
+) -> Path:
     """Run both arms on every target and return the evidence folder.
 
-    Evidence is on disk as soon as it is fetched; an engine's fault ends a row, not the run.
+    Targets on one device take turns, others run side by side. Evidence is on disk as soon as it
+    is fetched; an engine's fault ends a row, not the run.
 
     Raises:
         BadInput: the evidence folder cannot be made.
@@ -43,10 +46,24 @@ def run(job: Job, targets: Sequence[Target], *, cache: Path, progress: Progress)
     folder = evidence.RunFolder.create(job.out, job.files)
     record = _run_record(job, targets, folder.path.name)
     folder.write_run(record)
+    by_device: dict[str, list[RowRun]] = {}
+    for target, entry in zip(targets, record.targets, strict=True):
+        row = RowRun(
+            files=job.files,
+            nodes=job.nodes,
+            target=target,
+            entry=entry,
+            folder=folder,
+            cache=cache,
+            progress=Stoppable(progress, stop),
+        )
+        by_device.setdefault(row.device, []).append(row)
     try:
-        for target, entry in zip(targets, record.targets, strict=True):
-            with device_lock(cache, progress):
-                _run_row(job, target, entry, folder, progress)
+        side_by_side(
+            [partial(_in_turn, rows) for rows in by_device.values()],
+            stop=stop,
+            on_stop=lambda: stop_all([target.engine for target in targets]),
+        )
         folder.write_run(replace(record, finished=_now()))
     finally:  # a run that is cut short says so by having no end
         folder.write_manifest()
@@ -79,71 +96,9 @@ def assess(folders: Sequence[Path], *, one_case: bool = False) -> Report:
     return Report(overall=overall(rows), rows=rows, gaps=gaps.find(rows))
 
 
-@contextlib.contextmanager
-def device_lock(cache: Path, progress: Progress) -> Iterator[None]:
-    """One row at a time on this host's device, of all that use this cache folder.
-
-    Raises:
-        EngineError: the cache folder cannot be written.
-    """
-    from filelock import FileLock, Timeout
-
-    folder = cache / "locks"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise EngineError(
-            f"{folder}: cannot be made: {error.strerror}",
-            "Set XDG_CACHE_HOME to a folder of yours.",
-        ) from error
-    lock = FileLock(folder / f"{slug(platform.node())}.lock")
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        progress.step("waiting for another run on this device")
-        lock.acquire()
-    try:
-        yield
-    finally:
-        lock.release()
-
-
-def _run_row(
-    job: Job, target: Target, entry: TargetRecord, folder: evidence.RunFolder, progress: Progress
-) -> None:
-    for plan in plan_arms(job.files, nodes=job.nodes, time_limit=job.files.case.time_limit):
-        progress.arm(job.files.case.id, entry.slug, plan.arm)
-        try:
-            _run_arm(plan, target, entry, folder, progress)
-        except EvidenceUnwritable:
-            raise
-        except EngineError as error:
-            record = failed_record(plan, target.environment, target.engine.name, str(error))
-            folder.write_arm(entry, record)
-
-
-def _run_arm(
-    plan: ArmPlan,
-    target: Target,
-    entry: TargetRecord,
-    folder: evidence.RunFolder,
-    progress: Progress,
-) -> None:
-    def sink(name: str, data: bytes) -> None:
-        folder.write(f"{entry.slug}/{plan.arm}/{name}", data)
-
-    label = f"{folder.path.name}-{entry.slug}"[:100]
-    with target.engine.open(target.environment, label=label) as sandbox:
-        arm = ArmRun(
-            plan=plan,
-            sandbox=sandbox,
-            environment=target.environment,
-            engine=target.engine.name,
-            sink=sink,
-            on_event=progress.event,
-        )
-        record = arm.run()
-    folder.write_arm(entry, record)
+def _in_turn(rows: Sequence[RowRun]) -> None:
+    for row in rows:
+        row.run()
 
 
 def _run_record(job: Job, targets: Sequence[Target], run_id: str) -> RunRecord:
@@ -163,15 +118,23 @@ def _run_record(job: Job, targets: Sequence[Target], run_id: str) -> RunRecord:
         deselected=tuple(node.id for node in case.nodes if node.id not in job.nodes),
         targets=tuple(
             TargetRecord(
-                slug=slug(f"{number}-{target.engine.name}-{_short(target.image.name)}"),
-                image=target.image.name,
+                slug=slug(f"{number}-{_where(target)}-{_short(target.wanted.image.name)}"),
+                image=target.wanted.image.name,
                 engine=target.engine.name,
                 engine_note=target.engine.isolation,
-                host=platform.node(),
+                host=target.environment.host if target.environment else "",
+                host_name=target.wanted.host.name if target.wanted.host.docker else "",
+                device=str(target.wanted.device or ""),
+                claimed=target.wanted.claimed,
             )
             for number, target in enumerate(targets, 1)
         ),
     )
+
+
+def _where(target: Target) -> str:
+    host = target.wanted.host
+    return host.name if host.docker else target.engine.name
 
 
 def _short(image: str) -> str:

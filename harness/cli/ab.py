@@ -8,9 +8,12 @@ import click
 
 from harness import store, targets, workflow
 from harness.cli import common
+from harness.device import parse_device
 from harness.errors import BadInput
+from harness.parallel import Stop
 from harness.plan import CaseFiles
 from harness.report import jsondoc, terminal
+from harness.settings import choose_hosts
 from harness.verdict import Report
 
 
@@ -35,6 +38,29 @@ from harness.verdict import Report
     help="Use the environment of this interpreter (a GPU host without Docker).",
 )
 @click.option(
+    "--host",
+    "hosts",
+    metavar="NAME[=URL]",
+    multiple=True,
+    shell_complete=common.complete_host,
+    help="Make a row on this Docker host: a name of harness.toml, 'all' of them, 'local', or "
+    "NAME=ssh://user@host. Several times: a row on each, side by side.",
+)
+@click.option(
+    "--device",
+    "devices",
+    metavar="DEVICE",
+    multiple=True,
+    help="cpu, cuda, cuda:1, cuda:GPU-<UUID>, xpu:0, rocm:0 or a CDI name such as "
+    "nvidia.com/gpu=0. Default: the host's, else the first that fits the image. Several times: "
+    "a row for each.",
+)
+@click.option(
+    "--allow-moved-tag",
+    is_flag=True,
+    help="Run what the image's tag names now, though another digest is pinned; both are recorded.",
+)
+@click.option(
     "-k", "expression", metavar="EXPR", default="", help="Only these node IDs, as in pytest."
 )
 @click.option(
@@ -48,6 +74,9 @@ def ab(
     image: str | None,
     engine: str,
     python: Path | None,
+    hosts: tuple[str, ...],
+    devices: tuple[str, ...],
+    allow_moved_tag: bool,
     expression: str,
     out: Path | None,
     as_json: bool,
@@ -64,35 +93,46 @@ def ab(
       harness ab --image vllm/vllm-openai:v0.27.0
       harness ab vllm-53163 --engine local -k MARLIN
       harness ab vllm-53163 --python /usr/bin/python3     on a GPU host without Docker
+      harness ab vllm-53163 --host local --host l40s=ssh://me@l40s.lab
+      harness ab vllm-53163 --image vllm-cuda-0.27.0 --device cuda:1
       harness ab vllm-53163 --json > result.json
     """
     root = common.root()
-    chosen = _choose(_cases(cases, image, root, given=python is not None), expression)
-    with common.Display() as display:
-        if image and python:
-            display.step(f"--image {image} only selects cases: --python names the environment")
-        images = [targets.choose_image(files.case, image, root, python) for files, _ in chosen]
-        prepared: dict[str, targets.Target] = {}
-        for wanted in images:  # all first: the last one's lack should not end a run half-way
-            if wanted.name not in prepared:
-                prepared[wanted.name] = targets.prepare(
-                    wanted, engine, python=python, progress=display
-                )
-        folders = []
-        for (files, nodes), wanted in zip(chosen, images, strict=True):
-            job = workflow.Job(
-                files=files,
-                nodes=nodes,
-                out=out or root / "reports",
-                command=common.command_line(),
-            )
-            cache = targets.cache_folder()
-            folders.append(
-                workflow.run(job, [prepared[wanted.name]], cache=cache, progress=display)
-            )
-    report = workflow.assess(folders)
+    choice = targets.Choice(
+        image=image,
+        engine=engine,
+        python=python,
+        hosts=choose_hosts(hosts, store.load_hosts(root)),
+        devices=tuple(parse_device(text) for text in devices),
+        allow_moved_tag=allow_moved_tag,
+    )
+    chosen = _choose(_cases(cases, choice, root), expression)
+    report = workflow.assess(_run(chosen, choice, out or root / "reports", root))
     _show(report, as_json)
     return report.overall.exit_code
+
+
+def _run(
+    chosen: list[tuple[CaseFiles, tuple[str, ...]]], choice: targets.Choice, out: Path, root: Path
+) -> list[Path]:
+    """Prepare every target first (one's lack should not end a run half-way), then run the cases."""
+    stop = Stop()
+    rows = [targets.wanted(files.case, choice, root) for files, _ in chosen]
+    with common.Display() as display:
+        if choice.image and choice.python:
+            display.step("--image only selects cases here: --python names the environment")
+        everything = [row for own in rows for row in own]
+        with targets.prepared(everything, choice, progress=display, stop=stop) as ready:
+            return [
+                workflow.run(
+                    workflow.Job(files=files, nodes=nodes, out=out, command=common.command_line()),
+                    [ready[row.key] for row in own],
+                    cache=targets.cache_folder(),
+                    progress=display,
+                    stop=stop,
+                )
+                for (files, nodes), own in zip(chosen, rows, strict=True)
+            ]
 
 
 def _choose(cases: list[CaseFiles], expression: str) -> list[tuple[CaseFiles, tuple[str, ...]]]:
@@ -113,9 +153,7 @@ def _choose(cases: list[CaseFiles], expression: str) -> list[tuple[CaseFiles, tu
     return list(chosen.values())
 
 
-def _cases(
-    names: tuple[str, ...], image: str | None, root: Path, *, given: bool
-) -> list[CaseFiles]:
+def _cases(names: tuple[str, ...], choice: targets.Choice, root: Path) -> list[CaseFiles]:
     """The named cases, or every case that fits the image; a case that is named always fits."""
     if names:
         return [store.load_case(store.find_case(name, root)) for name in names]
@@ -124,13 +162,14 @@ def _cases(
         raise BadInput(
             f"no cases below {root}", "Name a case folder, or start harness in a project."
         )
-    if image is None or given:
+    if choice.image is None or choice.python is not None:
         return everything
-    store.load_image(image, root)  # a wrong name is the better complaint
-    fitting = [files for files in everything if files.case.fits(image)]
+    wanted = store.load_image(choice.image, root)  # a wrong name is the better complaint
+    names = (choice.image, wanted.name)
+    fitting = [files for files in everything if any(map(files.case.fits, names))]
     if not fitting:
         raise BadInput(
-            f"no case fits image {image!r}",
+            f"no case fits image {choice.image!r}",
             "Name the case, or add the image to 'images' in its case.toml.",
         )
     return fitting

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -17,7 +18,7 @@ from harness.report.text import plain, shown
 
 if TYPE_CHECKING:
     from rich.live import Live
-    from rich.spinner import Spinner
+    from rich.text import Text
 
 ENGINES = ("auto", "docker", "local")
 
@@ -28,22 +29,24 @@ def root() -> Path:
 
 
 class Display:
-    """A live line on a terminal, plain lines elsewhere; always on standard error."""
+    """Live lines on a terminal, one for each target; plain lines elsewhere. On standard error."""
 
     def __init__(self, *, quiet: bool = False) -> None:
         from rich.console import Console
+        from rich.spinner import Spinner
 
         self._console = Console(stderr=True, highlight=False, quiet=quiet)
+        self._spinner = Spinner("dots")
         self._live: Live | None = None
-        self._started = time.monotonic()
-        self._where = ""
-        self._what = ""
+        self._step = Line(what="", started=time.monotonic())
+        self._lines: dict[str, Line] = {}
+        self._several = False
 
     def __enter__(self) -> Display:
         from rich.live import Live
 
         if self._console.is_terminal:
-            self._live = Live(get_renderable=self._line, console=self._console, transient=True)
+            self._live = Live(get_renderable=self._shown, console=self._console, transient=True)
             self._live.start()
         return self
 
@@ -59,32 +62,62 @@ class Display:
 
     def step(self, text: str) -> None:
         """Something is being prepared."""
-        self._what = shown(text)
-        if self._live is None or text.startswith(("engine", "removed", "waiting")):
-            self._say(self._what)
+        self._step = Line(what=shown(text), started=time.monotonic())
+        if self._live is None or text.startswith(_LASTING):
+            self._say(self._step.what)
 
     def arm(self, case_id: str, target: str, arm: str) -> None:
         """An arm begins."""
-        self._where = shown(f"{case_id} on {target}: {arm}")
-        self._started = time.monotonic()
-        self._say(f"{self._where} arm")
+        where = shown(f"{case_id} on {target}: {arm}")
+        self._lines[target] = Line(what="", where=where, started=time.monotonic())
+        self._several = self._several or len(self._lines) > 1
+        self._say(f"{where} arm")
 
-    def event(self, step: str, test: str) -> None:
-        """The arm does another step, or another test."""
-        self._what = shown(f"{step} {test}".strip())
+    def event(self, target: str, step: str, test: str) -> None:
+        """The arm that runs on a target does another step, or another test."""
+        line = self._lines[target]
+        what = shown(f"{step} {test}".strip())
+        self._lines[target] = Line(what=what, where=line.where, started=line.started)
         if self._live is None:
-            self._say(f"  {self._what}")
+            self._say(f"  {f'{line.where}: ' if self._several else ''}{what}")
+
+    def done(self, target: str) -> None:
+        """A target has run both arms."""
+        self._lines.pop(target, None)
+
+    def tick(self) -> None:
+        """Nothing is new."""
 
     def _say(self, text: str) -> None:
         self._console.print(text, markup=False, style="dim", soft_wrap=True)
 
-    def _line(self) -> Spinner:
-        from rich.spinner import Spinner
+    def _shown(self) -> Text:
         from rich.text import Text
 
-        elapsed = time.monotonic() - self._started
-        text = f"{self._where}  {self._what}  {elapsed:.0f} s"
-        return Spinner("dots", text=Text(text, overflow="ellipsis", no_wrap=True))
+        frame = str(self._spinner.render(self._console.get_time()))
+        # A copy in one step: other threads add lines while this one draws.
+        lines = list(self._lines.values()) or [self._step]
+        width = self._console.width - 3
+        text = Text(no_wrap=True, overflow="ellipsis")
+        text.append("\n".join(f"{frame} {line.text()[:width]}" for line in lines))
+        return text
+
+
+#: Steps that stay on a terminal; others say how far something is, and come and go in its line.
+_LASTING = ("engine", "removed", "waiting", "tag", "the base", "connect", "--image", "lost")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """What one live line says; ``started`` is of the monotonic clock, in seconds."""
+
+    what: str
+    started: float
+    where: str = ""
+
+    def text(self) -> str:
+        """The line with the time it has taken so far."""
+        return f"{self.where}  {self.what}  {time.monotonic() - self.started:.0f} s".strip()
 
 
 def complete_case(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
@@ -95,6 +128,12 @@ def complete_case(ctx: click.Context, param: click.Parameter, incomplete: str) -
 def complete_image(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """Image names for the shell's completion."""
     return [name for name in store.image_names(root()) if name.startswith(incomplete)]
+
+
+def complete_host(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Host names for the shell's completion."""
+    names = dict.fromkeys(("local", "all", *store.load_hosts(root())))
+    return [name for name in names if name.startswith(incomplete)]
 
 
 def command_line() -> tuple[str, ...]:

@@ -249,14 +249,14 @@ class ArmRun:
             pass  # the first error is the one to report
 
 
-def failed_record(plan: ArmPlan, environment: Environment, engine: str, reason: str) -> ArmRecord:
+def failed_record(plan: ArmPlan, image: ImageIdentity, engine: str, reason: str) -> ArmRecord:
     """The record of an arm that the engine could not bring to its end."""
     return ArmRecord(
         arm=plan.arm,
         status=ArmStatus.ENGINE_FAILED,
         reason=reason,
         engine=engine,
-        image=environment.identity,
+        image=image,
         started=datetime.now(UTC).isoformat(timespec="seconds"),
         duration=0.0,
     )

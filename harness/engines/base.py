@@ -48,15 +48,14 @@ class Access:
 class Environment:
     """A prepared image: what arms of a target are started from.
 
-    ``handle`` is the engine's own (an image ID, a folder); ``host`` is the name of the machine
-    that the arms run on and ``machine_id`` what no other machine shares.
+    ``handle`` is the engine's own (an image ID, a folder); ``host`` is the name that the machine
+    itself has on which the arms run: two ways to one machine share its devices.
     """
 
     identity: ImageIdentity
     handle: str
     python: str
     host: str
-    machine_id: str
     access: Access
     variables: Mapping[str, str] = field(default_factory=dict)
 

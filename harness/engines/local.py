@@ -118,6 +118,7 @@ class LocalEngine:
         self._cache = cache.resolve()
         self._python = python
         self._device = device
+        self._open: dict[str, str] = {}
 
     def unavailable(self) -> str:
         """Why the engine cannot be used here; empty where it can."""
@@ -186,6 +187,7 @@ class LocalEngine:
         except OSError as error:
             remove(run_folder)
             raise EngineError(f"cannot make the arm's folder {root}: {error}") from error
+        self._open[mark] = str(root)
         try:
             yield LocalSandbox(
                 root=str(root),
@@ -194,6 +196,7 @@ class LocalEngine:
                 prefix=_read_only(environment.handle),
             )
         finally:
+            self._open.pop(mark, None)
             kill_marked(mark, str(root))
             remove(run_folder)
         self._check(environment)
@@ -215,7 +218,9 @@ class LocalEngine:
         return removed
 
     def stop(self) -> None:
-        """From another thread: end all open sandboxes."""
+        """From another thread: kill what runs in any open sandbox."""
+        for mark, root in list(self._open.items()):
+            kill_marked(mark, root)
 
     def close(self) -> None:
         """Nothing is held."""
@@ -229,7 +234,6 @@ class LocalEngine:
             handle=handle,
             python=python,
             host=platform.node(),
-            machine_id=platform.node(),
             access=access,
             variables={**variables, **access.options},
         )

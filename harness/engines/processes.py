@@ -153,5 +153,5 @@ def _read(stream: IO[bytes], on_line: OnLine) -> None:
     """
     with stream, contextlib.suppress(ValueError, OSError):
         while raw := stream.readline(LINE_LIMIT):
-            with contextlib.suppress(Exception):
+            with contextlib.suppress(Exception, KeyboardInterrupt):
                 on_line(raw.decode("utf-8", "replace").rstrip("\r\n"))

@@ -19,11 +19,12 @@ from harness import __version__
 from .conftest import ROOT, Cli
 
 COMMANDS = ("ab", "diff", "table", "image", "doctor", "completion")
+IMAGE = (["image", "build"], ["image", "list"], ["image", "pin"])
 
 
 def test_help_has_examples_everywhere(cli: Cli) -> None:
     assert __version__ in cli("--version").stdout
-    for args in ([], *([name] for name in COMMANDS), ["image", "build"], ["image", "list"]):
+    for args in ([], *([name] for name in COMMANDS), *IMAGE):
         done = cli(*args, "--help")
         assert done.returncode == 0
         assert "Examples:" in done.stdout, args

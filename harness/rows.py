@@ -1,0 +1,116 @@
+"""One row: both arms on one target, one after the other, with the device to itself."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from harness.engines.arms import ArmRun, failed_record
+from harness.engines.base import Environment
+from harness.errors import EngineError, EvidenceUnwritable
+from harness.evidence import RunFolder
+from harness.plan import ArmPlan, CaseFiles, plan_arms, slug
+from harness.record import ImageIdentity, TargetRecord
+from harness.targets import Progress, Target
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowRun:
+    """A row to be run; ``nodes`` are those that -k left."""
+
+    files: CaseFiles
+    nodes: tuple[str, ...]
+    target: Target
+    entry: TargetRecord
+    folder: RunFolder
+    cache: Path
+    progress: Progress
+
+    @property
+    def device(self) -> str:
+        """The device's name among those of all hosts; a target that cannot run has none."""
+        environment = self.target.environment
+        if environment is None:
+            return f"none-{self.entry.slug}"
+        return slug(f"{environment.host}-{environment.access.key}")
+
+    def run(self) -> None:
+        """Run both arms; an engine's fault is written down as such.
+
+        Raises:
+            EvidenceUnwritable: what was written before is kept.
+        """
+        plans = plan_arms(self.files, nodes=self.nodes, time_limit=self.files.case.time_limit)
+        if self.target.environment is None:
+            for plan in plans:
+                self._failed(plan, self.target.failure)
+            return
+        with device_lock(self.cache, self.device, self.progress):
+            for plan in plans:
+                self.progress.arm(self.files.case.id, self.entry.slug, plan.arm)
+                try:
+                    self._arm(plan, self.target.environment)
+                except EvidenceUnwritable:
+                    raise
+                except EngineError as error:
+                    self._failed(plan, str(error))
+        self.progress.done(self.entry.slug)
+
+    def _arm(self, plan: ArmPlan, environment: Environment) -> None:
+        def sink(name: str, data: bytes) -> None:
+            self.folder.write(f"{self.entry.slug}/{plan.arm}/{name}", data)
+
+        label = f"{self.folder.path.name}-{self.entry.slug}"[:100]
+        with self.target.engine.open(environment, label=label) as sandbox:
+            arm = ArmRun(
+                plan=plan,
+                sandbox=sandbox,
+                environment=environment,
+                engine=self.target.engine.name,
+                sink=sink,
+                on_event=partial(self.progress.event, self.entry.slug),
+            )
+            record = arm.run()
+        self.folder.write_arm(self.entry, record)
+
+    def _failed(self, plan: ArmPlan, reason: str) -> None:
+        environment = self.target.environment
+        none = ImageIdentity(name=self.entry.image, digest="")
+        image = environment.identity if environment else none
+        record = failed_record(plan, image, self.target.engine.name, reason)
+        self.folder.write_arm(self.entry, record)
+
+
+@contextlib.contextmanager
+def device_lock(cache: Path, device: str, progress: Progress) -> Iterator[None]:
+    """One row at a time on a device, of all runs that use this cache folder.
+
+    Raises:
+        EngineError: the cache folder cannot be written.
+    """
+    from filelock import FileLock, Timeout
+
+    folder = cache / "locks"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise EngineError(
+            f"{folder}: cannot be made: {error.strerror}",
+            "Set XDG_CACHE_HOME to a folder of yours.",
+        ) from error
+    lock = FileLock(folder / f"{device}.lock")
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        progress.step(f"waiting for another run on this device ({device})")
+        while not lock.is_locked:
+            with contextlib.suppress(Timeout):
+                lock.acquire(timeout=1)
+            progress.tick()
+    try:
+        yield
+    finally:
+        lock.release()
