@@ -35,7 +35,10 @@ def _of_case(rows: list[Row]) -> Iterator[str]:
     yield from _platforms(case, rows)
     for row in rows:
         yield from _unmeasured(row)
+        yield from _claimed(row)
+        yield from _moved(row)
     yield from _skipped_everywhere(case, rows)
+    yield from _not_skipped(case, rows)
     yield from _deselected(rows)
     yield from _other_tests(case, rows)
     yield from _loose_signatures(case)
@@ -55,7 +58,8 @@ def _platforms(case: Case, rows: list[Row]) -> Iterator[str]:
 
 def _unmeasured(row: Row) -> Iterator[str]:
     target = row.evidence.target
-    where = f"{target.image} with engine {target.engine} ({row.platform})"
+    host = f" on {target.host_name}" if target.host_name else ""
+    where = f"{target.image} with engine {target.engine}{host} ({row.platform})"
     if row.refused:
         yield f"row refused: {where}: {'; '.join(row.refused)}"
     for name, arm in _arms(row):
@@ -63,6 +67,42 @@ def _unmeasured(row: Row) -> Iterator[str]:
             yield f"{name} arm timed out: {where}: {arm.record.reason}"
     if not row.run.finished:
         yield f"the run {row.run.run_id} was interrupted: its evidence ends early"
+
+
+def _claimed(row: Row) -> Iterator[str]:
+    """A label is never believed: where the measured platform is another one, it is said."""
+    target = row.evidence.target
+    same = target.claimed in (row.platform, family(row.platform))
+    if target.claimed and not same and not row.refused:
+        where = f"{target.image} on {target.host_name or target.host}"
+        yield f"{where} was said to be {target.claimed}; {row.platform} was measured"
+
+
+def _moved(row: Row) -> Iterator[str]:
+    """A tag that no longer names the pinned image, and was run all the same."""
+    images = {arm.record.image for _, arm in _arms(row)}
+    for image in sorted(images, key=lambda image: image.digest):
+        if image.pinned and image.registry_digest != image.pinned:
+            yield (
+                f"the tag of {image.name} has moved: pinned {image.pinned}, "
+                f"run as {image.registry_digest}"
+            )
+
+
+def _not_skipped(case: Case, rows: list[Row]) -> Iterator[str]:
+    """A declared skip that did not happen: the verdict is right, the claim is out of date."""
+    for node in case.nodes:
+        ran = [
+            row.platform
+            for row in rows
+            for verdict in row.nodes
+            if verdict.node_id == node.id
+            and not row.refused
+            and node.expected_skip(row.platform) is not None
+            and Outcome.SKIPPED not in (verdict.unpatched, verdict.patched)
+        ]
+        if ran:
+            yield f"declared to be skipped on {', '.join(dict.fromkeys(ran))}, but ran: {node.id}"
 
 
 def _skipped_everywhere(case: Case, rows: list[Row]) -> Iterator[str]:

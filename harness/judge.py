@@ -133,10 +133,8 @@ class _Judge:
                 return self._both_skip()
             case Flip.SKIP_CHANGED:
                 arm = "unpatched" if self.a.outcome is Outcome.SKIPPED else "patched"
-                reason = (
-                    f"skipped in the {arm} arm only: {self.a.skip_reason or self.b.skip_reason}"
-                )
-                return Verdict.INCONCLUSIVE, False, reason
+                said = self.a.skip_reason or self.b.skip_reason or _NO_REASON
+                return Verdict.UNEXPECTED_SKIP, False, f"skipped in the {arm} arm only: {said}"
             case Flip.ABSENT | Flip.APPEARED | Flip.VANISHED:
                 return Verdict.MISSING, False, self._missing()
             case Flip.UNMEASURED:
@@ -225,15 +223,14 @@ class _Judge:
 
     def _both_skip(self) -> tuple[Verdict, bool, str]:
         declared = self.node.expected_skip(self.platform)
+        reasons = tuple(dict.fromkeys((self.a.skip_reason, self.b.skip_reason)))
+        said = " unpatched, patched ".join(repr(reason or _NO_REASON) for reason in reasons)
         if declared is None:
-            return (
-                Verdict.SKIPPED,
-                False,
-                f"skipped, which the case does not expect: {self.a.skip_reason}",
-            )
-        if level(declared) not in level(self.a.skip_reason):
-            reason = f"skipped for another reason than declared: {self.a.skip_reason!r}"
-            return Verdict.SKIPPED, False, reason
+            reason = f"skipped, which the case does not expect on {self.platform}: {said}"
+            return Verdict.UNEXPECTED_SKIP, False, reason
+        if any(level(declared) not in level(reason) for reason in reasons):
+            reason = f"skipped for another reason than declared ({declared!r}): {said}"
+            return Verdict.UNEXPECTED_SKIP, False, reason
         return Verdict.SKIPPED, True, self.a.skip_reason
 
     def _missing(self) -> str:
@@ -241,6 +238,9 @@ class _Judge:
             return "no such test in either arm; is the node ID right?"
         arm = "unpatched" if self.a.outcome is Outcome.MISSING else "patched"
         return f"no such test in the {arm} arm"
+
+
+_NO_REASON = "no reason given"
 
 
 def _why(result: NodeResult) -> str:

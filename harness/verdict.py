@@ -24,6 +24,7 @@ class Verdict(StrEnum):
     REGRESSION = "regression"
     UNSTABLE = "unstable"
     SKIPPED = "skipped"
+    UNEXPECTED_SKIP = "unexpected-skip"
     MISSING = "missing"
     INFRA = "infra"
     INCONCLUSIVE = "inconclusive"

@@ -124,6 +124,48 @@ def test_timed_out_arm_and_interrupted_run() -> None:
     assert f"the run {RUN.run_id} was interrupted: its evidence ends early" in found
 
 
+def labelled(row: Row, **changes: object) -> Row:
+    target = replace(row.evidence.target, **changes)  # type: ignore[arg-type]
+    return replace(row, evidence=replace(row.evidence, target=target))
+
+
+@pytest.mark.parametrize("claimed", ["", "cuda", "cuda-sm90"])
+def test_a_label_that_was_measured_is_no_gap(claimed: str) -> None:
+    assert not any("was said" in gap for gap in gaps.find([labelled(cuda_row(), claimed=claimed)]))
+
+
+@pytest.mark.parametrize("claimed", ["cuda-sm89", "xpu", "cpu"])
+def test_a_label_is_never_believed(claimed: str) -> None:
+    row = labelled(cuda_row(), claimed=claimed, host_name="lab")
+    image = row.evidence.target.image
+    said = f"{image} on lab was said to be {claimed}; cuda-sm90 was measured"
+    assert said in gaps.find([row])
+
+
+def test_a_moved_tag_is_named_with_both_digests() -> None:
+    row = cuda_row()
+    arms = [
+        replace(
+            arm,
+            record=replace(
+                arm.record,
+                image=replace(
+                    arm.record.image,
+                    pinned="sha256:" + "aa" * 32,
+                    registry_digest="sha256:" + "bb" * 32,
+                ),
+            ),
+        )
+        for arm in (row.evidence.unpatched, row.evidence.patched)
+        if arm
+    ]
+    moved = replace(row, evidence=replace(row.evidence, unpatched=arms[0], patched=arms[1]))
+    (gap,) = [gap for gap in gaps.find([moved]) if "has moved" in gap]
+    assert "aa" * 32 in gap
+    assert "bb" * 32 in gap
+    assert not any("has moved" in gap for gap in gaps.find([row]))
+
+
 def test_arms_without_evidence() -> None:
     row = cpu_row(refused=("the unpatched arm has no evidence",))
     empty = replace(row, evidence=replace(row.evidence, unpatched=None, patched=None))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from harness.case import Case, Role, family
 from harness.outcome import Arm, Outcome, totals
-from harness.record import ArmEvidence, Failure, ImageIdentity, Staging
+from harness.record import ArmEvidence, Failure, ImageIdentity, Staging, TargetRecord
 from harness.report.text import count, listed, short
 from harness.verdict import NodeVerdict, Overall, Report, Row, Verdict
 
@@ -57,13 +57,16 @@ def groups(report: Report) -> tuple[Group, ...]:
 
 
 def platform_name(row: Row) -> str:
-    """The platform with its device, for example ``NVIDIA H200 (sm90)`` or ``CPU (Xeon …)``."""
+    """The platform with its device: ``NVIDIA H200 (sm90)``, ``CPU (Xeon …)``; and a named host."""
     short_name = _short_platform(row)
     if not row.device:
-        return short_name
-    if family(row.platform) == "cpu":
-        return f"CPU ({row.device})"
-    return f"{row.device} ({short_name})"
+        name = short_name
+    elif family(row.platform) == "cpu":
+        name = f"CPU ({row.device})"
+    else:
+        name = f"{row.device} ({short_name})"
+    target = row.evidence.target
+    return f"{name} on {target.host_name}" if target.host_name else name
 
 
 def image(row: Row) -> ImageIdentity:
@@ -246,7 +249,7 @@ def _verdict_words(verdict: Verdict, number: int, *, confirmed: bool) -> str:
             return count(number, "control")
         case Verdict.SKIPPED, True:
             return f"{number:,} skipped as declared"
-        case Verdict.SKIPPED, False:
+        case Verdict.UNEXPECTED_SKIP, _:
             return count(number, "unexpected skip")
         case _:
             return f"{number:,} {verdict.value}"
@@ -269,16 +272,27 @@ def _short_platform(row: Row) -> str:
 
 
 def _labels(rows: Sequence[Row]) -> tuple[str, ...]:
-    """Name rows as briefly as tells them apart: platform, then engine, then image, then number."""
-    levels = [
-        [_short_platform(row) for row in rows],
-        [f"{_short_platform(row)} {row.evidence.target.engine}" for row in rows],
-        [
-            f"{_short_platform(row)} {row.evidence.target.engine} {row.evidence.target.image}"
-            for row in rows
-        ],
-    ]
-    for labels in levels:
+    """Name rows as briefly as tells them apart: platform, then engine, host, image, then number."""
+    platforms = [_short_platform(row) for row in rows]
+    targets = [row.evidence.target for row in rows]
+    engines = [t.engine for t in targets]
+    hosts = [f"on {host_words(t)}" for t in targets]
+    images = [t.image for t in targets]
+    for parts in (
+        (platforms,),
+        (platforms, engines),
+        (platforms, hosts),
+        (platforms, engines, images),
+        (platforms, hosts, images),
+    ):
+        labels = [" ".join(words) for words in zip(*parts, strict=True)]
         if len(set(labels)) == len(labels):
             return tuple(labels)
-    return tuple(f"{label} (row {number})" for number, label in enumerate(levels[1], 1))
+    engine_labels = map(" ".join, zip(platforms, engines, strict=True))
+    return tuple(f"{label} (row {number})" for number, label in enumerate(engine_labels, 1))
+
+
+def host_words(target: TargetRecord) -> str:
+    """The host as harness.toml or --host names it, else its own name; with the device asked for."""
+    name = target.host_name or target.host or "an unknown host"
+    return f"{name} {target.device}" if target.device else name

@@ -85,6 +85,11 @@ CUDA = replace(
     PROBE,
     platform="cuda-sm90",
     device="NVIDIA H200",
+    device_uuid="GPU-00112233-4455-6677-8899-aabbccddeeff",
+    devices=2,
+    hardware={"driver": "580.00.00", "VBIOS": "00.11.22.33.44", "ECC": "on"},
+    readings={"SM clock": "345 MHz", "temperature": "31 °C"},
+    package_commit="0123abc456",
     versions={"torch": "2.13.0+cu130", "triton": "3.7.1", "cuda": "13.0"},
 )
 STAGING = Staging(
@@ -298,7 +303,10 @@ def not_confirmed() -> Report:
         ),
         verdict(
             PREP,
-            Verdict.SKIPPED,
+            Verdict.UNEXPECTED_SKIP,
+            unpatched=Outcome.SKIPPED,
+            patched=Outcome.SKIPPED,
+            failure=None,
             confirmed=False,
             skip_reason="no GPU",
             reason="skipped for another reason than declared: 'no GPU'",
