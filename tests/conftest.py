@@ -6,9 +6,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support import podman as podmans
 from support.golden import BASE, DockerEnvironments, LocalEnvironments
+from support.required import lacking
 
 from harness.engines.docker import DockerEngine
+from harness.settings import Host
+
+CONTAINERS = [
+    pytest.param("docker", marks=pytest.mark.docker),
+    pytest.param("podman", marks=[pytest.mark.docker, pytest.mark.podman]),
+]
 
 
 @pytest.fixture(scope="session")
@@ -25,10 +33,30 @@ def docker_reason() -> str:
 @pytest.fixture(scope="session")
 def docker_environments(docker_reason: str) -> Iterator[DockerEnvironments]:
     if docker_reason:
-        pytest.skip(docker_reason)
-    environments = DockerEnvironments()
+        lacking(docker_reason)
+    environments = DockerEnvironments(DockerEngine())
     yield environments
     environments.close()
+
+
+@pytest.fixture(scope="session")
+def podman(docker_reason: str) -> Iterator[podmans.Podman]:
+    """A real Podman that has the base image, which is copied from the Docker daemon."""
+    if docker_reason:
+        lacking(docker_reason)
+    with podmans.service() as podman:
+        if reason := podman.wait():
+            lacking(reason)
+        podman.load(BASE)
+        yield podman
+
+
+@pytest.fixture(scope="session")
+def podman_environments(podman: podmans.Podman) -> Iterator[DockerEnvironments]:
+    environments = DockerEnvironments(DockerEngine(host=Host(name="podman", docker=podman.url)))
+    yield environments
+    environments.close()
+    environments.engine.close()
 
 
 @pytest.fixture(scope="session")
@@ -43,9 +71,17 @@ def local_environments(
     return LocalEnvironments(tmp_path_factory.mktemp("environments"), engine_cache)
 
 
-@pytest.fixture(params=["local", pytest.param("docker", marks=pytest.mark.docker)])
+@pytest.fixture(params=["local", *CONTAINERS])
 def environments(request: pytest.FixtureRequest) -> LocalEnvironments | DockerEnvironments:
     """Each engine in turn: the contract is one and the same."""
     made = request.getfixturevalue(f"{request.param}_environments")
     assert isinstance(made, (LocalEnvironments, DockerEnvironments))
+    return made
+
+
+@pytest.fixture(params=CONTAINERS)
+def container_environments(request: pytest.FixtureRequest) -> DockerEnvironments:
+    """Each container engine in turn."""
+    made = request.getfixturevalue(f"{request.param}_environments")
+    assert isinstance(made, DockerEnvironments)
     return made

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from harness.engines import podman
 from harness.engines.base import OnStep
 from harness.engines.commands import plain
 from harness.errors import EngineError
@@ -59,10 +60,12 @@ class Build:
         ended, so its session is used as requests has it.
         """
         api, began = self.client.api, time.monotonic()
+        fixed = {"t": self.name, "rm": "1", "forcerm": "1"}
+        network = {"networkmode": podman.no_network(self.client)}
         try:
             with api.post(
                 f"{api.base_url}/v{api.api_version}/build",
-                params=options | {"t": self.name, "rm": "1", "forcerm": "1", "networkmode": "none"},
+                params=options | fixed | network,
                 data=_tar(context),
                 headers={"Content-Type": "application/tar"},
                 stream=True,
@@ -123,7 +126,8 @@ def remove_layers(client: DockerClient, mark: str, *, containers: bool) -> int:
         for layer in api.images(all=True, filters=filters):
             if not {*(layer.get("RepoTags") or ())} - {"<none>:<none>"}:
                 with contextlib.suppress(docker.errors.APIError):
-                    api.remove_image(layer["Id"], noprune=True)
+                    # Podman's builder has containers that it lists nowhere: they go by force.
+                    api.remove_image(layer["Id"], noprune=True, force=True)
                     removed += 1
         if removed == before:
             return removed

@@ -15,7 +15,7 @@ import re
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -67,9 +67,14 @@ def find(client: DockerClient, image_folder: Path, image: Image, base: str | Non
         made = client.images.list(filters={"label": f"{LABEL}={image.name}"})
         for candidate in sorted(made, key=lambda found: str(found.attrs["Created"]), reverse=True):
             its_base = candidate.labels.get(BASE_LABEL, "")
-            if its_base and tag(image_folder, image, its_base) in candidate.tags:
+            if its_base and _has(candidate.tags, tag(image_folder, image, its_base)):
                 return str(candidate.id)
     return ""
+
+
+def _has(tags: Sequence[str], name: str) -> bool:
+    """Whether an image has the name, which Podman writes with a registry before it."""
+    return any(tag == name or tag.endswith(f"/{name}") for tag in tags)
 
 
 def build(
@@ -99,14 +104,14 @@ def build(
             Path(scratch, "owner").write_text(owner())
             context = Path(scratch, "context")
             mark = f"{owner()}#{os.urandom(4).hex()}"
-            _write_context(context, recipe, mark, _MACHINES.get(machine, machine), on_step)
+            marked = _marked(recipe.dockerfile, mark, target)
+            _write_context(context, recipe, marked, _MACHINES.get(machine, machine), on_step)
             labels = {
                 LABEL: image.name,
                 BASE_LABEL: recipe.base,
                 "ab-harness.lock": hashlib.sha256(recipe.requirements).hexdigest(),
                 "ab-harness.base": base_id,
                 "ab-harness.recipe": recipe.digest,
-                BUILD_LABEL: "",  # the image, and the arms' containers, are no longer of a build
             }
             arguments = {"BASE": recipe.base, "WARM": " ".join(recipe.lock.warm)}
             options = {"buildargs": json.dumps(arguments), "labels": json.dumps(labels)}
@@ -198,14 +203,29 @@ def _base(client: DockerClient, name: str, base: str, on_step: OnStep) -> str:
         ) from error
 
 
-def _write_context(folder: Path, recipe: _Recipe, mark: str, machine: str, on_step: OnStep) -> None:
-    marked = re.sub(
-        rb"(?im)^FROM\s.*$",
-        rb'\g<0>\nLABEL %b="%b"' % (BUILD_LABEL.encode(), mark.encode()),
-        recipe.dockerfile,
-    )
+def _marked(dockerfile: bytes, mark: str, target: str) -> bytes:
+    """The Dockerfile with the mark on all that is built, but for the image that is asked for.
+
+    In the file, because Podman puts labels of a request on every layer, the last label winning:
+    the image, and the arms' containers, are no longer of a build.
+    """
+    stages = re.split(rb"(?im)^(?=FROM\s)", dockerfile)
+    named = re.compile(rb"(?i)FROM\s.*\sAS\s+%b\s*$" % re.escape(target.encode()), re.MULTILINE)
+    last = next((n for n, s in enumerate(stages) if target and named.match(s)), len(stages) - 1)
+    label = BUILD_LABEL.encode()
+    stages = [
+        re.sub(rb"(?im)\AFROM\s.*$", rb'\g<0>\nLABEL %b="%b"' % (label, mark.encode()), stage)
+        for stage in stages
+    ]
+    stages[last] = b'%b\nLABEL %b=""\n' % (stages[last], label)
+    return b"".join(stages)
+
+
+def _write_context(
+    folder: Path, recipe: _Recipe, dockerfile: bytes, machine: str, on_step: OnStep
+) -> None:
     folder.mkdir()
-    (folder / "Dockerfile").write_bytes(marked)
+    (folder / "Dockerfile").write_bytes(dockerfile)
     lock = folder / Path(recipe.lock.requirements)
     lock.parent.mkdir(parents=True, exist_ok=True)
     lock.write_bytes(recipe.requirements)

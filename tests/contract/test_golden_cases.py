@@ -479,7 +479,7 @@ def test_skips_need_to_be_declared(bench: Bench) -> None:
     write_case(bench.case, tests={FILE: tests}, controls=(CONTROL, later))
     report = bench.report()
     node = by_id(report)["test_later"]
-    assert node.verdict is Verdict.SKIPPED and not node.confirmed
+    assert node.verdict is Verdict.UNEXPECTED_SKIP and not node.confirmed
     assert report.overall is Overall.NOT_CONFIRMED
     declared = bench.case / "case.toml"
     declared.write_text(declared.read_text() + '[nodes.skip]\ncpu = "needs a moon"\n')
@@ -494,7 +494,7 @@ def test_a_file_that_skips_itself_is_skipped(bench: Bench) -> None:
     tests = {FILE: golden.TESTS, other: skips + "\n\ndef test_x():\n    assert True\n"}
     write_case(bench.case, tests=tests, controls=(CONTROL, f"{other}::test_x"))
     nodes = bench.nodes()
-    assert nodes["test_x"].verdict is Verdict.SKIPPED
+    assert nodes["test_x"].verdict is Verdict.UNEXPECTED_SKIP
     assert "no_such_module_here" in nodes["test_x"].reason
     assert nodes["test_unset_factor"].verdict is Verdict.FLIP_CONFIRMED
 

@@ -18,7 +18,7 @@ from typing import Any
 import docker
 import docker.errors
 import pytest
-from support.golden import BASE
+from support.golden import BASE, DockerEnvironments
 from support.wheels import DOCKERFILE, configure_pip, image, only_wheels_of, wheel
 
 from harness.engines import builder, dockerbuild
@@ -59,10 +59,12 @@ def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def client(docker_reason: str) -> Iterator[Any]:
+def client(
+    container_environments: DockerEnvironments, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Any]:
     """A daemon with the base image; images that a test makes go when it ends."""
-    if docker_reason:
-        pytest.skip(docker_reason)
+    if url := container_environments.engine.link.url:
+        monkeypatch.setenv("DOCKER_HOST", url)  # for processes of the test as well
     with_client = docker.from_env()
     before = _ours(with_client)
     yield with_client
@@ -165,7 +167,6 @@ def test_a_folder_becomes_a_tar(tmp_path: Path) -> None:
 # On the daemon
 
 
-@pytest.mark.docker
 def test_an_image_is_built_without_network(tmp_path: Path, shelf: Path, client: Any) -> None:
     dockerfile = DOCKERFILE.replace("ARG WARM=", "RUN ls /sys/class/net >/opt/site/net\nARG WARM=")
     made = _make(tmp_path, dockerfile)
@@ -177,7 +178,7 @@ def test_an_image_is_built_without_network(tmp_path: Path, shelf: Path, client: 
     assert dockerbuild.find(client, folder, made) == image_id
     assert dockerbuild.find(client, folder, made, "another:base") == ""
     assert "warmed tiny" in steps
-    assert any(step.startswith("Step 1/") for step in steps)
+    assert any("step 1/" in step.casefold() for step in steps)
     assert not any("--->" in step for step in steps)
     out = _run(client, image_id, "cat /opt/site/net; ls /opt/site")
     assert out.split()[0] == "lo"
@@ -190,16 +191,20 @@ def _run(client: Any, image_id: str, script: str) -> str:
     return out.decode()
 
 
-@pytest.mark.docker
-def test_labels_say_what_it_is_made_of(tmp_path: Path, shelf: Path, client: Any) -> None:
-    labels = client.images.get(_build(client, _make(tmp_path))).labels
+@pytest.mark.parametrize("target", ["", "build"])
+def test_labels_say_what_it_is_made_of(
+    tmp_path: Path, shelf: Path, client: Any, target: str
+) -> None:
+    made = _make(tmp_path)
+    built = dockerbuild.build(client, Path(made.folder), made, None, print, target=target)
+    labels = client.images.get(built).labels
+    assert bool(_run(client, built, "ls /build || true")) is bool(target)
     assert labels[dockerbuild.LABEL] == "tiny-image"
     assert len(labels["ab-harness.lock"]) == len(labels["ab-harness.recipe"]) == 64
     assert labels["ab-harness.base"] == client.images.get(BASE).id
     assert labels[builder.BUILD_LABEL] == ""
 
 
-@pytest.mark.docker
 def test_no_layer_of_an_earlier_stage_stays(tmp_path: Path, shelf: Path, client: Any) -> None:
     base = client.images.get(BASE).id
     image_id = _build(client, _make(tmp_path))
@@ -211,11 +216,10 @@ def test_no_layer_of_an_earlier_stage_stays(tmp_path: Path, shelf: Path, client:
     assert _layers(client, os.getpid()) == []
 
 
-@pytest.mark.docker
 def test_a_failing_step_shows_its_last_lines(tmp_path: Path, shelf: Path, client: Any) -> None:
     script = r"RUN for i in $(seq 40); do echo line $i; done; printf '\033[31mred\n'; exit 3"
     made = _make(tmp_path, DOCKERFILE.replace("ARG WARM=", f"{script}\nARG WARM="))
-    with pytest.raises(EngineError, match="returned a non-zero code: 3") as caught:
+    with pytest.raises(EngineError, match=r"code: 3|exit status 3") as caught:
         _build(client, made)
     text = str(caught.value)
     assert "line 40\n" in text
@@ -226,13 +230,11 @@ def test_a_failing_step_shows_its_last_lines(tmp_path: Path, shelf: Path, client
     assert dockerbuild.find(client, Path(made.folder), made) == ""
 
 
-@pytest.mark.docker
 def test_a_dockerfile_that_is_none(tmp_path: Path, shelf: Path, client: Any) -> None:
-    with pytest.raises(EngineError, match=r"(?i)unknown instruction"):
+    with pytest.raises(EngineError, match=r"(?i)unknown instruction|no FROM"):
         _build(client, _make(tmp_path, "FROM ${BASE}\nNONSENSE\n"))
 
 
-@pytest.mark.docker
 def test_a_wheel_that_is_missing(tmp_path: Path, shelf: Path, client: Any) -> None:
     made = _make(tmp_path)
     (shelf / "tiny-1.0-py3-none-any.whl").unlink()
@@ -240,16 +242,15 @@ def test_a_wheel_that_is_missing(tmp_path: Path, shelf: Path, client: Any) -> No
         _build(client, made)
 
 
-@pytest.mark.docker
 def test_a_base_that_is_nowhere(tmp_path: Path, shelf: Path, client: Any) -> None:
     made = _make(tmp_path, base="localhost:9/nowhere:1")
     with pytest.raises(ImageUnavailable, match="localhost:9/nowhere:1") as caught:
         _build(client, made)
     assert "harness image build tiny-image --base IMAGE" in caught.value.remedy
     assert ".ci/make-base" in caught.value.remedy
-    assert _build(client, made, base=BASE) == dockerbuild.find(
-        client, Path(made.folder), made, BASE
-    )
+    built, folder = _build(client, made, base=BASE), Path(made.folder)
+    assert built == dockerbuild.find(client, folder, made, BASE)
+    assert built == dockerbuild.find(client, folder, made), "any base will do"
 
 
 @pytest.mark.docker
@@ -273,7 +274,6 @@ def _start(made: Image) -> subprocess.Popen[str]:
     raise AssertionError(child.communicate())
 
 
-@pytest.mark.docker
 def test_an_interrupted_build_leaves_nothing(tmp_path: Path, shelf: Path, client: Any) -> None:
     with _start(_make(tmp_path, HANGS)) as child:
         assert _layers(client, child.pid)
@@ -284,7 +284,6 @@ def test_an_interrupted_build_leaves_nothing(tmp_path: Path, shelf: Path, client
     assert _contexts(tmp_path) == []
 
 
-@pytest.mark.docker
 def test_what_a_killed_build_left_is_reaped(tmp_path: Path, shelf: Path, client: Any) -> None:
     with _start(_make(tmp_path, HANGS)) as child:
         dockerbuild.reap(client)

@@ -15,11 +15,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness import store, workflow
+from harness.engines.base import Engine
 from harness.engines.docker import DockerEngine
 from harness.engines.local import LocalEngine
 from harness.engines.toolkit import toolkit
-from harness.image import from_reference
-from harness.targets import Target
+from harness.image import Image, from_reference
+from harness.parallel import Stop
+from harness.settings import Host
+from harness.targets import Target, Wanted
 from harness.verdict import NodeVerdict, Report
 
 BASE = "harness-base:bookworm"
@@ -175,10 +178,15 @@ def stale_pyc(folder: Path) -> None:
     py_compile.compile(str(folder / "minipkg/core.py"), doraise=True, invalidation_mode=mode)
 
 
+def target_of(engine: Engine, image: Image, *, host: Host | None = None) -> Target:
+    """A target whose engine has prepared the image."""
+    environment = engine.prepare(image, on_step=lambda _: None)
+    wanted = Wanted(image=image, host=host or Host(), device=None)
+    return Target(wanted=wanted, engine=engine, environment=environment)
+
+
 class LocalEnvironments:
     """Virtual environments, without a network."""
-
-    name = "local"
 
     def __init__(self, folder: Path, cache: Path) -> None:
         self.folder = folder
@@ -191,9 +199,7 @@ class LocalEnvironments:
             self.made[spec] = self._make(spec)
         engine = LocalEngine(cache=self.engine_cache, python=self.made[spec])
         image = from_reference("golden:1")
-        return Target(
-            image=image, engine=engine, environment=engine.prepare(image, on_step=lambda _: None)
-        )
+        return target_of(engine, image)
 
     def _make(self, spec: Spec) -> Path:
         venv = self.folder / f"env{len(self.made)}"
@@ -211,13 +217,12 @@ class LocalEnvironments:
 
 
 class DockerEnvironments:
-    """Container images on the base image, built without a network."""
+    """Container images on the base image, built without a network by the engine's daemon."""
 
-    name = "docker"
     site = "usr/lib/python3/dist-packages"
 
-    def __init__(self) -> None:
-        self.engine = DockerEngine()
+    def __init__(self, engine: DockerEngine) -> None:
+        self.engine = engine
         self.made: dict[Spec, str] = {}
 
     def target(self, spec: Spec) -> Target:
@@ -227,11 +232,7 @@ class DockerEnvironments:
                 spec, f"ab-harness-test/golden:{os.getpid()}-{len(self.made)}"
             )
         image = from_reference(self.made[spec])
-        return Target(
-            image=image,
-            engine=self.engine,
-            environment=self.engine.prepare(image, on_step=lambda _: None),
-        )
+        return target_of(self.engine, image)
 
     def close(self) -> None:
         for tag in self.made.values():
@@ -282,15 +283,21 @@ class Silent:
     def arm(self, case_id: str, target: str, arm: str) -> None:
         self.told.append(f"{case_id} {target} {arm}")
 
-    def event(self, step: str, test: str) -> None:
+    def event(self, target: str, step: str, test: str) -> None:
         self.told.append(f"{step} {test}")
+
+    def done(self, target: str) -> None:
+        self.told.append(f"{target} done")
+
+    def tick(self) -> None:
+        pass
 
 
 def run_case(folder: Path, target: Target, out: Path, cache: Path) -> Report:
     """Run a case as ``harness ab`` does and derive the report from the evidence."""
     files = store.load_case(folder)
     job = workflow.Job(files=files, nodes=workflow.select(files, ""), out=out, command=("test",))
-    evidence = workflow.run(job, [target], cache=cache, progress=Silent())
+    evidence = workflow.run(job, [target], cache=cache, progress=Silent(), stop=Stop())
     return workflow.assess([evidence])
 
 
