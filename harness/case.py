@@ -188,8 +188,9 @@ def _problems(case: Case) -> Iterator[tuple[str, str]]:
             if reason := unsafe_path(path):
                 yield key, f"{path!r} {reason}"
     yield from _variable_problems(case.env)
-    for platform in set(case.platforms) - set(FAMILIES):
-        yield "platforms", f"{platform!r} is not one of {', '.join(FAMILIES)}"
+    for platform in case.platforms:
+        if not PLATFORM.fullmatch(platform):
+            yield "platforms", f"{platform!r} is not a platform such as cpu, cuda or cuda-sm90"
     for name, signature in case.signatures.items():
         for key, problem in _signature_problems(signature):
             yield f"signatures.{name}.{key}", problem
@@ -241,12 +242,19 @@ def _node_problems(case: Case) -> Iterator[tuple[str, str]]:
             yield f"{key}.signature", "a flip must name the failure it is expected to show"
         if node.signature and not flips:
             yield f"{key}.signature", "a control passes in both arms: remove the signature"
-        for table, platforms in (("skip", node.skip), ("role_on", node.role_on)):
-            for platform in platforms:
-                if not PLATFORM.fullmatch(platform):
-                    yield f"{key}.{table}.{platform}", "not a platform such as cuda or cuda-sm90"
+        yield from _platform_problems(node, key)
     for name in case.signatures.keys() - used:
         yield f"signatures.{name}", "no node names it; remove it or set a node's signature"
+
+
+def _platform_problems(node: Node, key: str) -> Iterator[tuple[str, str]]:
+    for platform, reason in node.skip.items():
+        if not reason.strip():
+            yield f"{key}.skip.{platform}", "says no reason: any skip would fit it"
+    for table, platforms in (("skip", node.skip), ("role_on", node.role_on)):
+        for platform in platforms:
+            if not PLATFORM.fullmatch(platform):
+                yield f"{key}.{table}.{platform}", "not a platform such as cuda or cuda-sm90"
 
 
 def escaped(node_id: str) -> str:

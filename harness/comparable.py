@@ -98,7 +98,9 @@ def _differences(before: ArmEvidence, after: ArmEvidence) -> list[str]:
     a, b = before.record, after.record
     pairs: list[tuple[str, object, object]] = [
         ("image", a.image.digest, b.image.digest),
+        ("registry digest", a.image.registry_digest, b.image.registry_digest),
         ("engine", a.engine, b.engine),
+        ("device access", "; ".join(a.access), "; ".join(b.access)),
         ("test files", a.tests_sha256, b.tests_sha256),
         ("environment variables", a.environment_sha256, b.environment_sha256),
     ]

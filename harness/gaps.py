@@ -12,6 +12,7 @@ from harness.verdict import Row
 
 _FAMILY_NAMES = {"cpu": "CPU", "cuda": "CUDA", "xpu": "XPU", "rocm": "ROCm"}
 _NAMED = 5
+_NOT_RUN = {Outcome.SKIPPED, Outcome.MISSING, Outcome.NOT_RUN, Outcome.TIMEOUT}
 
 
 def find(rows: Sequence[Row]) -> tuple[str, ...]:
@@ -50,10 +51,17 @@ def _of_case(rows: list[Row]) -> Iterator[str]:
 
 
 def _platforms(case: Case, rows: list[Row]) -> Iterator[str]:
-    measured = {family(row.platform) for row in rows if not row.refused}
-    lacking = [_FAMILY_NAMES[name] for name in case.platforms if name not in measured]
+    keys = {row.platform for row in rows if not row.refused}
+    measured = keys | {family(key) for key in keys}
+    lacking = [_platform_name(name) for name in case.platforms if name not in measured]
     if lacking:
-        yield f"no {', '.join(lacking)} row"
+        yield f"no {', '.join(dict.fromkeys(lacking))} row"
+
+
+def _platform_name(platform: str) -> str:
+    """``CUDA`` of a family, ``sm90`` of ``cuda-sm90``."""
+    name, _, detail = platform.partition("-")
+    return detail or _FAMILY_NAMES[name]
 
 
 def _unmeasured(row: Row) -> Iterator[str]:
@@ -99,7 +107,7 @@ def _not_skipped(case: Case, rows: list[Row]) -> Iterator[str]:
             if verdict.node_id == node.id
             and not row.refused
             and node.expected_skip(row.platform) is not None
-            and Outcome.SKIPPED not in (verdict.unpatched, verdict.patched)
+            and not {verdict.unpatched, verdict.patched} & _NOT_RUN
         ]
         if ran:
             yield f"declared to be skipped on {', '.join(dict.fromkeys(ran))}, but ran: {node.id}"

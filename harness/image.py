@@ -61,6 +61,11 @@ class Reference:
         return Reference(repository=self.repository, digest=digest)
 
 
+def is_digest(text: str) -> bool:
+    """Whether it has the form in which registries name an image by its content."""
+    return bool(_DIGEST.fullmatch(text))
+
+
 def parse_reference(text: str) -> Reference:
     """Parse a container reference, or an image ID.
 

@@ -185,6 +185,9 @@ class _Judge:
                 return Verdict.NOT_FIXED, False, f"loads patched, but {_why(self.b)}"
             case Flip.VANISHED:
                 return Verdict.MISSING, False, self._missing()
+            case Flip.SKIP_CHANGED:
+                said = self.b.skip_reason or _NO_REASON
+                return Verdict.UNEXPECTED_SKIP, False, f"skipped in the patched arm only: {said}"
             case _:
                 return Verdict.INCONCLUSIVE, False, f"loads patched, but is {self.b.outcome} there"
 

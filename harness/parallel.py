@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 
 #: How often the waiting thread looks for a Ctrl-C, in seconds.
@@ -15,14 +16,18 @@ class Stopped(KeyboardInterrupt):
 
 
 class Stop:
-    """Asks jobs in other threads to stop, where they look."""
+    """Asks jobs in other threads to stop, where they look, and ends what they wait for."""
 
     def __init__(self) -> None:
         self._event = threading.Event()
+        self._endings: list[Callable[[], None]] = []
 
     def set(self) -> None:
-        """Ask."""
+        """Ask, and end what is waited for; it may be done again."""
         self._event.set()
+        for end in tuple(self._endings):
+            with contextlib.suppress(Exception):
+                end()
 
     def check(self) -> None:
         """Stop here, if that was asked.
@@ -33,6 +38,38 @@ class Stop:
         if self._event.is_set():
             raise Stopped
 
+    @contextlib.contextmanager
+    def ending(self, end: Callable[[], None]) -> Iterator[None]:
+        """Have ``end`` called if all is to stop meanwhile; it must not wait.
+
+        Raises:
+            Stopped: instead of whatever comes of it.
+        """
+        self._endings.append(end)
+        try:
+            self.check()
+            yield
+        except Exception:
+            self.check()
+            raise
+        finally:
+            self._endings.remove(end)
+        self.check()
+
+
+class _Current(threading.local):
+    """A thread that is no job is never asked to stop: it gets the Ctrl-C itself."""
+
+    stop = Stop()
+
+
+_CURRENT = _Current()
+
+
+def current() -> Stop:
+    """What may ask this thread to stop."""
+    return _CURRENT.stop
+
 
 def side_by_side(
     jobs: Sequence[Callable[[], None]], *, stop: Stop, on_stop: Callable[[], None]
@@ -40,20 +77,33 @@ def side_by_side(
     """Run jobs to their ends, each in its own thread; a single one in this thread.
 
     Where one fails, or on Ctrl-C, ``stop`` is set and ``on_stop`` called, which is to end what
-    the jobs wait for; then the others' ends are waited for, and the first error is raised.
+    the jobs wait for, until the others have ended; then the first error is raised.
     """
     if len(jobs) == 1:
         jobs[0]()
         return
     with ThreadPoolExecutor(max_workers=max(1, len(jobs))) as pool:
-        futures = [pool.submit(job) for job in jobs]
+        futures: list[Future[None]] = []
         try:
+            futures += [pool.submit(_stoppable, job, stop) for job in jobs]
             _watch(futures)
         except BaseException:
-            stop.set()
-            on_stop()
-            wait(futures)
+            # Again and again: a job may just be about to wait for the next thing.
+            while True:
+                stop.set()
+                on_stop()
+                if not wait(futures, timeout=_TICK).not_done:
+                    break
             raise
+
+
+def _stoppable(job: Callable[[], None], stop: Stop) -> None:
+    _CURRENT.stop = stop
+    try:
+        stop.check()
+        job()
+    finally:
+        del _CURRENT.stop
 
 
 def _watch(futures: Sequence[Future[None]]) -> None:

@@ -47,6 +47,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=[],
         help="use this device, as harness ab --device does; several times",
     )
+    group.addoption(
+        "--harness-allow-moved-tag",
+        action="store_true",
+        help="run what the image's tag names now, though another digest is pinned",
+    )
     group.addoption("--harness-out", metavar="DIR", help="where evidence goes (default: reports/)")
 
 
@@ -112,17 +117,16 @@ class CaseItem(pytest.Item):
     def setup(self) -> None:
         """Run the arms, or take the run that another item already made.
 
-        An engine's fault shows up here, as pytest's error, never as a failure.
+        Where nothing worse was measured, an engine's fault shows up here, as pytest's error and
+        never as a failure.
         """
-        from harness.verdict import Verdict
-
         self.report = _report(self.config, self.path.parent)
-        for verdict in self._verdicts():
-            if verdict.verdict in (Verdict.INFRA, Verdict.INCONCLUSIVE):
-                _fault(self._text(verdict))
+        faults = [verdict for verdict in self._verdicts() if _unmeasured(verdict)]
+        if faults and not self._refuted():
+            _fault("\n".join(map(self._text, faults)))
 
     def runtest(self) -> None:
-        """Compare the verdict with the claim.
+        """Compare the verdicts of all rows with the claim.
 
         Raises:
             _NotConfirmed: with verdict, outcomes, reason and the evidence folder.
@@ -132,8 +136,8 @@ class CaseItem(pytest.Item):
         verdicts = self._verdicts()
         for verdict in verdicts:
             self.user_properties.append(("verdict", verdict.verdict.value))
-            if not verdict.confirmed:
-                raise _NotConfirmed(self._text(verdict))
+        if refuted := self._refuted():
+            raise _NotConfirmed("\n".join(map(self._text, refuted)))
         if all(verdict.verdict is Verdict.SKIPPED for verdict in verdicts):
             pytest.skip(f"skipped in both arms, as declared: {verdicts[0].reason}")
 
@@ -152,14 +156,26 @@ class CaseItem(pytest.Item):
             node for row in self.report.rows for node in row.nodes if node.node_id == self.node_id
         ]
 
+    def _refuted(self) -> list[NodeVerdict]:
+        """What was measured and does not stand."""
+        return [v for v in self._verdicts() if not v.confirmed and not _unmeasured(v)]
+
     def _text(self, verdict: NodeVerdict) -> str:
-        row = next(row for row in self.report.rows if verdict in row.nodes)
+        from harness.report.summary import platform_name
+
+        row = next(row for row in self.report.rows if any(v is verdict for v in row.nodes))
         lines = [
-            f"{verdict.verdict} on {row.platform}: {verdict.reason}",
+            f"{verdict.verdict} on {platform_name(row)}: {verdict.reason}",
             f"  unpatched: {verdict.unpatched}   patched: {verdict.patched}   role: {verdict.role}",
             f"  evidence:  {row.folder}",
         ]
         return "\n".join(lines)
+
+
+def _unmeasured(verdict: NodeVerdict) -> bool:
+    from harness.verdict import Verdict
+
+    return verdict.verdict in (Verdict.INFRA, Verdict.INCONCLUSIVE)
 
 
 def _fault(text: str) -> NoReturn:
@@ -230,7 +246,9 @@ def _run(config: pytest.Config, folder: Path) -> Path:
         engine=config.getoption("--harness-engine"),
         python=Path(given) if given else None,
         hosts=hosts,
+        default_host=not config.getoption("--harness-host"),
         devices=devices,
+        allow_moved_tag=config.getoption("--harness-allow-moved-tag"),
     )
     out = config.getoption("--harness-out")
     job = workflow.Job(

@@ -12,9 +12,11 @@ from harness.engines.arms import ArmRun, failed_record
 from harness.engines.base import Environment
 from harness.errors import EngineError, EvidenceUnwritable
 from harness.evidence import RunFolder
+from harness.parallel import current
 from harness.plan import ArmPlan, CaseFiles, plan_arms, slug
+from harness.progress import Progress
 from harness.record import ImageIdentity, TargetRecord
-from harness.targets import Progress, Target
+from harness.targets import Target
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +58,7 @@ class RowRun:
                 except EvidenceUnwritable:
                     raise
                 except EngineError as error:
+                    current().check()  # what was stopped has not failed
                     self._failed(plan, str(error))
         self.progress.done(self.entry.slug)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import ipaddress
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -145,7 +147,18 @@ def _check_url(url: str, *, where: str) -> None:
         return
     if not parts.hostname or port == 0:
         raise BadInput(f"{where}: {url!r} names no host", remedy)
-    if parts.scheme == "ssh":
-        names = (parts.hostname, *([parts.username] if parts.username is not None else []))
-        if parts.password or not all(_SSH_NAME.fullmatch(name) or ":" in name for name in names):
-            raise BadInput(f"{where}: {url!r}: a user and a host, and no password", remedy)
+    if parts.password is not None:
+        raise BadInput(f"{where}: a password in a URL ends up in reports", "Use a key, or TLS.")
+    if parts.query or parts.fragment or ":" in parts.path:
+        raise BadInput(f"{where}: {url!r} has more than a host, a port and a path", remedy)
+    if parts.scheme == "ssh" and not (
+        _is_host(parts.hostname) and _SSH_NAME.fullmatch(parts.username or "me")
+    ):
+        raise BadInput(f"{where}: {url!r}: a user and a host that ssh takes", remedy)
+
+
+def _is_host(name: str) -> bool:
+    """Whether ssh takes it for a host, and no shell in its configuration for anything else."""
+    with contextlib.suppress(ValueError):
+        return bool(ipaddress.ip_address(name.partition("%")[0]))
+    return bool(_SSH_NAME.fullmatch(name))

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Protocol
 
 from harness.case import Case
 from harness.device import Device
@@ -18,67 +17,23 @@ from harness.engines.local import LocalEngine
 from harness.errors import BadInput, EngineError, EngineUnavailable
 from harness.image import Image, from_interpreter
 from harness.parallel import Stop, side_by_side
+from harness.progress import Progress, Stoppable
 from harness.settings import Host
 from harness.store import load_image
 
 
-class Progress(Protocol):
-    """What a live display is told, from any thread."""
-
-    def step(self, text: str) -> None:
-        """Something is being prepared."""
-
-    def arm(self, case_id: str, target: str, arm: str) -> None:
-        """An arm begins."""
-
-    def event(self, target: str, step: str, test: str) -> None:
-        """The arm that runs on a target does another step, or another test."""
-
-    def done(self, target: str) -> None:
-        """A target has run both arms."""
-
-    def tick(self) -> None:
-        """Nothing is new; a chance to stop."""
-
-
-class Stoppable:
-    """Hands on to a display, and raises Stopped in a thread that tells it something too late."""
-
-    def __init__(self, progress: Progress, stop: Stop) -> None:
-        self._progress, self._stop = progress, stop
-
-    def step(self, text: str) -> None:
-        """Something is being prepared."""
-        self._stop.check()
-        self._progress.step(text)
-
-    def arm(self, case_id: str, target: str, arm: str) -> None:
-        """An arm begins."""
-        self._stop.check()
-        self._progress.arm(case_id, target, arm)
-
-    def event(self, target: str, step: str, test: str) -> None:
-        """The arm that runs on a target does another step, or another test."""
-        self._stop.check()
-        self._progress.event(target, step, test)
-
-    def done(self, target: str) -> None:
-        """A target has run both arms."""
-        self._progress.done(target)
-
-    def tick(self) -> None:
-        """Stop here, if that was asked."""
-        self._stop.check()
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """What the user chose; what is left open follows from the case and from what is there."""
+    """What the user chose; what is left open follows from the case and from what is there.
+
+    ``default_host`` says that no host was named, so that ``hosts`` is the daemon here.
+    """
 
     image: str | None = None
     engine: str = "auto"
     python: Path | None = None
     hosts: tuple[Host, ...] = (Host(),)
+    default_host: bool = True
     devices: tuple[Device, ...] = ()
     allow_moved_tag: bool = False
 
@@ -139,6 +94,17 @@ def engines(
     }
 
 
+@contextlib.contextmanager
+def opened(*, base: str | None = None) -> Iterator[dict[str, Engine]]:
+    """Every engine of this machine by name; their connections are closed at the end."""
+    available = engines(base=base)
+    try:
+        yield available
+    finally:
+        for engine in available.values():
+            engine.close()
+
+
 def wanted(case: Case, choice: Choice, root: Path) -> list[Wanted]:
     """The rows to be made of a case: each host with each device.
 
@@ -146,6 +112,8 @@ def wanted(case: Case, choice: Choice, root: Path) -> list[Wanted]:
         BadInput: the choices contradict each other, an image is not known, or there is none.
     """
     named = [host.name for host in choice.hosts if host.docker]
+    if choice.default_host and (choice.python is not None or choice.engine == "local"):
+        named = []  # what harness.toml says of the daemon here is of no use to the local engine
     if choice.python is not None and choice.engine == "docker":
         raise BadInput("--python is for the local engine", "Leave --engine docker out.")
     if named and (choice.python is not None or choice.engine == "local"):
@@ -153,6 +121,8 @@ def wanted(case: Case, choice: Choice, root: Path) -> list[Wanted]:
             f"--host {named[0]} is a Docker host: the local engine runs on this machine only",
             "Leave --host out, or --python and --engine local.",
         )
+    if len(set(choice.devices)) < len(choice.devices):
+        raise BadInput("--device: the same device twice", "Give each once.")
     return [
         Wanted(image=choose_image(case, choice, host, root), host=host, device=device)
         for host in choice.hosts
@@ -210,7 +180,7 @@ def prepared(
             except EngineError as error:
                 if len(unique) == 1:
                     raise
-                told.step(f"{row.key}: {error}")
+                told.step(f"cannot be made ready: {row.key}: {error.problem}")
                 engine = available["local" if choice.engine == "local" else "docker"]
                 found[row.key] = Target(
                     wanted=row, engine=engine, environment=None, failure=str(error)
@@ -246,7 +216,7 @@ def prepare(
     if choice.python is not None:
         progress.step(f"engine local: --python was given; {local.isolation}")
         return _target(local, row, progress)
-    kind = "docker" if row.host.docker else choice.engine
+    kind = "docker" if row.host.docker and choice.engine != "local" else choice.engine
     if kind == "auto":
         return _automatic(available, row, progress)
     if reason := available[kind].unavailable():

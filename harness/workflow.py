@@ -13,10 +13,11 @@ from harness.errors import BadInput, EvidenceMismatch
 from harness.judge import judge_row
 from harness.parallel import Stop, side_by_side
 from harness.plan import CaseFiles, sha256, slug
+from harness.progress import Progress, Stoppable
 from harness.record import SCHEMA, RunRecord, TargetRecord
 from harness.report import markdown
 from harness.rows import RowRun
-from harness.targets import Progress, Stoppable, Target, stop_all
+from harness.targets import Target, stop_all
 from harness.verdict import Report, overall
 
 
@@ -118,12 +119,12 @@ def _run_record(job: Job, targets: Sequence[Target], run_id: str) -> RunRecord:
         deselected=tuple(node.id for node in case.nodes if node.id not in job.nodes),
         targets=tuple(
             TargetRecord(
-                slug=slug(f"{number}-{_where(target)}-{_short(target.wanted.image.name)}"),
+                slug=_slug(number, target),
                 image=target.wanted.image.name,
                 engine=target.engine.name,
                 engine_note=target.engine.isolation,
                 host=target.environment.host if target.environment else "",
-                host_name=target.wanted.host.name if target.wanted.host.docker else "",
+                host_name=_named(target),
                 device=str(target.wanted.device or ""),
                 claimed=target.wanted.claimed,
             )
@@ -132,14 +133,17 @@ def _run_record(job: Job, targets: Sequence[Target], run_id: str) -> RunRecord:
     )
 
 
-def _where(target: Target) -> str:
+def _named(target: Target) -> str:
+    """The host's name in harness.toml or on the command line; empty for this machine."""
     host = target.wanted.host
-    return host.name if host.docker else target.engine.name
+    return host.name if host.docker and target.engine.name != "local" else ""
 
 
-def _short(image: str) -> str:
-    """An interpreter's path is of no use in a folder's name."""
-    return Path(image).name if image.startswith("/") else image
+def _slug(number: int, target: Target) -> str:
+    """The name of a row's folder; an interpreter's path is of no use in it."""
+    image = target.wanted.image.name
+    short = Path(image).name if image.startswith("/") else image
+    return slug(f"{number}-{_named(target) or target.engine.name}-{short}")
 
 
 def _same_claim(runs: Sequence[evidence.LoadedRun]) -> None:

@@ -75,6 +75,7 @@ def test_a_good_case() -> None:
         ('message = "no"', 'message = "no"\nmessage_regex = "n"', "message_regex", "not both"),
         ("[signatures.bug]", '[signatures.b]\nexception = "A"\n[signatures.bug]', "b", "no node"),
         ("rocm =", "amd =", "nodes.0.skip.amd", "platform"),
+        ('rocm = "', 'cuda = " ", rocm = "', "nodes.0.skip.cuda", "no reason"),
         ("images = [", 'platforms = ["tpu"]\nimages = [', "platforms", "tpu"),
         ("images = [", "time_limit = 0\nimages = [", "time_limit", "above 0"),
         ("schema = 1", "schema = ", "TOML", "TOML"),

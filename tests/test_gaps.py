@@ -57,6 +57,12 @@ def test_only_the_platforms_of_the_case_are_missed() -> None:
     assert of(case=replace(CASE, platforms=("rocm", "cpu")))[0] == "no ROCm row"
 
 
+def test_an_exact_platform_is_missed_by_its_own_name() -> None:
+    case = replace(CASE, platforms=("cpu", "cuda-sm89", "cuda-sm90", "xpu-bmg", "rocm"))
+    assert of(case=case)[0] == "no sm89, sm90, bmg, ROCm row"
+    assert gaps.find([cuda_row(case=case)])[0] == "no CPU, sm89, bmg, ROCm row"
+
+
 def test_a_skip_is_no_gap_where_another_row_measured_it() -> None:
     assert not any("skipped" in gap for gap in gaps.find([cpu_row(), cuda_row()]))
 

@@ -74,6 +74,12 @@ def test_any_other_skip_is_a_verdict_of_its_own(
     assert found is Overall.NOT_CONFIRMED
 
 
+@pytest.mark.parametrize("outcome", [Outcome.MISSING, Outcome.NOT_RUN, Outcome.TIMEOUT])
+def test_what_did_not_run_is_not_called_a_skip_that_ran(outcome: Outcome) -> None:
+    node = replace(verdict(PREP, Verdict.MISSING), unpatched=outcome, patched=outcome)
+    assert not any("but ran" in gap for gap in gaps.find([reports.cpu_row((node,))]))
+
+
 def test_a_declared_skip_that_runs_is_judged_and_listed() -> None:
     node, _ = judged((F, ""), (P, ""))
     assert node.verdict is Verdict.FLIP_CONFIRMED

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from harness.parallel import Stop, Stopped, side_by_side
+from harness.parallel import Stop, Stopped, current, side_by_side
 
 
 def test_jobs_run_at_the_same_time() -> None:
@@ -83,3 +83,42 @@ def test_ctrl_c_lets_every_job_clean_up() -> None:
         finally:
             child.kill()
     assert rest == ["cleaned", "cleaned", "interrupted"]
+
+
+def test_what_a_job_waits_for_is_ended_also_what_comes_after_it() -> None:
+    stop, freed, ended = Stop(), threading.Event(), []
+
+    def waits() -> None:
+        with current().ending(freed.set):
+            freed.wait(20)
+            freed.clear()
+            try:
+                with current().ending(freed.set):
+                    freed.wait(20)
+                    raise OSError("the connection was cut")
+            except OSError:
+                ended.append("an error that the stop caused")
+                raise
+
+    def fails() -> None:
+        time.sleep(0.2)
+        raise ValueError("disk full")
+
+    with pytest.raises(ValueError, match="disk full"):
+        side_by_side([waits, fails], stop=stop, on_stop=lambda: None)
+    assert not ended
+    assert not stop._endings
+
+
+def test_an_error_without_a_stop_stays_what_it_is() -> None:
+    with pytest.raises(OSError, match="mine"), current().ending(lambda: None):
+        raise OSError("mine")
+
+
+def test_a_thread_that_is_no_job_is_never_stopped() -> None:
+    stop = Stop()
+    with pytest.raises(ZeroDivisionError):
+        side_by_side([lambda: 1 / 0, lambda: None], stop=stop, on_stop=lambda: None)  # type: ignore[list-item, return-value]
+    current().check()
+    with pytest.raises(Stopped):
+        stop.check()

@@ -103,6 +103,7 @@ def ab(
         engine=engine,
         python=python,
         hosts=choose_hosts(hosts, store.load_hosts(root)),
+        default_host=not hosts,
         devices=tuple(parse_device(text) for text in devices),
         allow_moved_tag=allow_moved_tag,
     )

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from harness import evidence, store
+from harness.engines.commands import redact
 from harness.errors import HarnessError
 from harness.report.text import plain, shown
 
@@ -137,8 +138,8 @@ def complete_host(ctx: click.Context, param: click.Parameter, incomplete: str) -
 
 
 def command_line() -> tuple[str, ...]:
-    """The command as it was typed, for the evidence."""
-    return ("harness", *sys.argv[1:])
+    """The command as it was typed, for the evidence: but for who logs in where."""
+    return ("harness", *map(redact, sys.argv[1:]))
 
 
 def warn(error: HarnessError) -> None:

@@ -6,7 +6,7 @@ import contextlib
 import json
 import platform
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 
@@ -14,6 +14,7 @@ import click
 
 from harness import __version__, store, targets
 from harness.cli import common
+from harness.engines.base import Engine
 from harness.engines.devices import Device, Offer, devices, offers
 from harness.engines.docker import DockerEngine
 from harness.errors import EngineError, ExitCode, HarnessError
@@ -50,8 +51,10 @@ def doctor(as_json: bool) -> int:
       harness doctor
       harness doctor --json
     """
-    engines = _engines()
-    findings = [_machine(), *engines, *_hosts(), *_platforms(), *_images(), _disk()]
+    with targets.opened() as available:
+        engines = _engines(available)
+        platforms, images = _platforms(available["docker"]), _images(available)
+    findings = [_machine(), *engines, *_hosts(), *platforms, *images, _disk()]
     if as_json:
         document = {"schema": "ab-harness/doctor/1", "findings": [asdict(f) for f in findings]}
         common.write_out(json.dumps(document, indent=1))
@@ -69,9 +72,9 @@ def _machine() -> Finding:
     return Finding(what="machine", state="ok", text=text)
 
 
-def _engines() -> list[Finding]:
+def _engines(available: Mapping[str, Engine]) -> list[Finding]:
     found = []
-    for name, engine in targets.engines().items():
+    for name, engine in available.items():
         reason, _, remedy = engine.unavailable().partition("\n")
         if reason:
             found.append(
@@ -106,13 +109,12 @@ def _host(host: Host) -> Finding:
     return Finding(what=what, state="ok", text=text, engines=("docker",))
 
 
-def _platforms() -> list[Finding]:
+def _platforms(docker: Engine) -> list[Finding]:
     """What this host shows, and what the daemon can give; no container is started."""
     seen = devices()
-    docker = targets.engines()["docker"]
     given: list[Offer | None] = [None] * len(seen)
     if isinstance(docker, DockerEngine):
-        with contextlib.suppress(EngineError), contextlib.closing(docker):
+        with contextlib.suppress(EngineError):
             given = [*offers(docker.client, seen)]
     return [_platform(device, offer) for device, offer in zip(seen, given, strict=True)]
 
@@ -143,9 +145,9 @@ def _able(offer: Offer | None) -> bool:
     return offer is not None and offer.able is True
 
 
-def _images() -> list[Finding]:
+def _images(available: Mapping[str, Engine]) -> list[Finding]:
     root = common.root()
-    usable = {name: e for name, e in targets.engines().items() if not e.unavailable()}
+    usable = {name: e for name, e in available.items() if not e.unavailable()}
     found = []
     for name in store.image_names(root):
         try:

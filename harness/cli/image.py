@@ -62,17 +62,18 @@ def build(name: str, engine: str, base: str | None) -> int:
       harness image build vllm-cuda-0.27.0     pulls it
     """
     wanted = store.load_image(name, common.root())
-    available = targets.engines(base=base)
-    chosen = engine
-    if engine == "auto":
-        usable = wanted.container is not None and not available["docker"].unavailable()
-        chosen = "docker" if usable else "local"
-    if base and chosen == "local":
-        raise BadInput("--base is for a container image", "Leave it out, or use --engine docker.")
-    if reason := available[chosen].unavailable():
-        problem, _, remedy = reason.partition("\n")
-        raise EngineUnavailable(problem, remedy.strip())
-    with common.Display() as display:
+    with targets.opened(base=base) as available, common.Display() as display:
+        chosen = engine
+        if engine == "auto":
+            usable = wanted.container is not None and not available["docker"].unavailable()
+            chosen = "docker" if usable else "local"
+        if base and chosen == "local":
+            raise BadInput(
+                "--base is for a container image", "Leave it out, or use --engine docker."
+            )
+        if reason := available[chosen].unavailable():
+            problem, _, remedy = reason.partition("\n")
+            raise EngineUnavailable(problem, remedy.strip())
         environment = available[chosen].prepare(wanted, on_step=display.step)
     common.write_out(f"{name} is ready for engine {chosen}: {environment.identity.digest}")
     return 0
@@ -167,14 +168,14 @@ def list_images(as_json: bool) -> int:
       harness image list --json
     """
     root = common.root()
-    available = targets.engines()
-    usable = {name: e for name, e in available.items() if not e.unavailable()}
     rows = []
-    for name in store.image_names(root):
-        try:
-            rows.append(_describe(store.load_image(name, root), usable))
-        except HarnessError as error:
-            common.warn(error)
+    with targets.opened() as available:
+        usable = {name: e for name, e in available.items() if not e.unavailable()}
+        for name in store.image_names(root):
+            try:
+                rows.append(_describe(store.load_image(name, root), usable))
+            except HarnessError as error:
+                common.warn(error)
     if as_json:
         common.write_out(json.dumps({"schema": "ab-harness/images/1", "images": rows}, indent=1))
     else:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from harness.device import Device
 from harness.engines.base import Access
 from harness.engines.devices import AMD, INTEL, NO_DEVICE, REMEDIES, look_at, nvidia_by
-from harness.engines.scouting import DeviceRefused, Node, scout
+from harness.engines.scouting import DeviceRefused, Node, Remove, scout
 from harness.errors import BadInput, EngineUnavailable
 
 if TYPE_CHECKING:
@@ -37,13 +37,20 @@ _ROCM_WORDS = "seccomp unconfined and 8 GiB of shared memory, as ROCm's document
 
 
 def container_access(
-    client: DockerClient, *, image_id: str, python: str, platform: str, wanted: Device | None
+    client: DockerClient,
+    *,
+    image_id: str,
+    python: str,
+    platform: str,
+    wanted: Device | None,
+    remove: Remove,
 ) -> Access:
     """Choose the device for an image and say how a container gets it.
 
     ``platform`` is what the image is meant for (may be empty), ``wanted`` what the user chose;
     with neither it is an NVIDIA device where the daemon has one to give, else none.
-    ``options`` of the answer are arguments of ``containers.create``.
+    ``remove`` takes away a container that looked for devices. ``options`` of the answer are
+    arguments of ``containers.create``.
 
     Raises:
         EngineUnavailable: the daemon cannot give such a device, with the remedy.
@@ -58,7 +65,7 @@ def container_access(
     if not family and not nvidia_by(info, certain=True):
         words = "no device: the daemon has no NVIDIA runtime"
     elif family != "cpu":
-        look = partial(scout, client, image_id, python)
+        look = partial(scout, client, image_id, python, remove=remove)
         chosen = wanted or Device(family=family or "cuda")
         access = _device(chosen, info, lambda more: look({**options, **more}))
         return Access(
@@ -98,11 +105,9 @@ def _cuda(which: str, info: Mapping[str, Any], look: Look) -> Access:
 
 
 def _by_cdi(family: str, name: str, look: Look) -> Access:
-    options: dict[str, Any] = {
-        "device_requests": [_request(driver="cdi", device_ids=[name])],
-        **(_ROCM if family == "rocm" else {}),
-    }
-    nodes = look(options)
+    request: dict[str, Any] = {"device_requests": [_request(driver="cdi", device_ids=[name])]}
+    nodes = look(request)
+    options = {**request, **(_ROCM if family == "rocm" else {})}
     _require(family, name, nodes)
     groups = _groups(node for node in nodes if node.path.startswith(("/dev/dri/", "/dev/kfd")))
     words = [", ".join([f"{name} by CDI", *_named(groups)])]

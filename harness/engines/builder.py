@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING
 from harness.engines import podman
 from harness.engines.base import OnStep
 from harness.engines.commands import plain
+from harness.engines.stream import cutter
 from harness.errors import EngineError
+from harness.parallel import current
 
 if TYPE_CHECKING:
     from docker import DockerClient
@@ -39,6 +41,7 @@ def _tar(folder: Path) -> Iterator[bytes]:
         yield info.tobuf(tarfile.PAX_FORMAT)
         with path.open("rb") as file:
             while data := file.read(_CHUNK):
+                current().check()
                 yield data
         yield bytes(-info.size % tarfile.BLOCKSIZE)
     yield bytes(2 * tarfile.BLOCKSIZE)
@@ -63,14 +66,17 @@ class Build:
         fixed = {"t": self.name, "rm": "1", "forcerm": "1"}
         network = {"networkmode": podman.no_network(self.client)}
         try:
-            with api.post(
-                f"{api.base_url}/v{api.api_version}/build",
-                params=options | fixed | network,
-                data=_tar(context),
-                headers={"Content-Type": "application/tar"},
-                stream=True,
-                timeout=None,
-            ) as response:
+            with (
+                api.post(
+                    f"{api.base_url}/v{api.api_version}/build",
+                    params=options | fixed | network,
+                    data=_tar(context),
+                    headers={"Content-Type": "application/tar"},
+                    stream=True,
+                    timeout=None,
+                ) as response,
+                current().ending(cutter(response)),
+            ):
                 if response.status_code != 200:
                     raise EngineError(f"{self.name}: {plain(response.text)}")
                 self._follow(response.iter_lines())

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 from harness.engines.base import OnLine
 from harness.errors import EngineError
+from harness.parallel import current
 
 _KEPT = 200
 _ESCAPE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
@@ -58,11 +59,12 @@ def run_all(
     """
     children: list[subprocess.Popen[bytes]] = []
     try:
-        for argv in commands:
-            children.append(_start(argv, env, cwd, pass_fds))
-        outputs = [deque[str](maxlen=_KEPT) for _ in children]
-        in_time = _read(children, outputs, on_line, time.monotonic() + time_limit)
-        codes = [child.wait() if in_time else child.poll() for child in children]
+        with current().ending(lambda: _kill(children)):
+            for argv in commands:
+                children.append(_start(argv, env, cwd, pass_fds))
+            outputs = [deque[str](maxlen=_KEPT) for _ in children]
+            in_time = _read(children, outputs, on_line, time.monotonic() + time_limit)
+            codes = [child.wait() if in_time else child.poll() for child in children]
         return [Ended(code=c, lines=tuple(o)) for c, o in zip(codes, outputs, strict=True)]
     finally:
         for child in children:
@@ -71,6 +73,14 @@ def run_all(
             child.wait()
             if child.stdout:
                 child.stdout.close()
+
+
+def _kill(children: Sequence[subprocess.Popen[bytes]]) -> None:
+    """From another thread, which must not wait for them: that is for their own."""
+    for child in tuple(children):
+        if child.returncode is None:  # else the number may be another's by now
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(child.pid, signal.SIGKILL)
 
 
 def plain(text: str) -> str:

@@ -18,6 +18,7 @@ from harness.device import Device
 from harness.engines import dockerbuild, podman, registry
 from harness.engines.access import container_access
 from harness.engines.base import Environment, OnStep, Sandbox
+from harness.engines.commands import plain
 from harness.engines.container import ROOT, ContainerSandbox
 from harness.engines.lease import renewed, watchdog
 from harness.engines.link import Link, faults
@@ -86,7 +87,7 @@ class DockerEngine:
         with faults("asking for the daemon's version"):
             version, info = podman.version(self.client), self.client.info()
         program = f"Podman {version}" if version else f"Docker {info.get('ServerVersion', '')}"
-        return f"{program} on {info.get('Name', 'an unnamed machine')}"
+        return plain(f"{program} on {info.get('Name', 'an unnamed machine')}")
 
     def has(self, image: Image) -> str:
         """The image ID on the daemon, or an empty string."""
@@ -204,6 +205,7 @@ class DockerEngine:
         config = dict(v.partition("=")[::2] for v in attrs["Config"].get("Env") or ())
         access = container_access(
             self.client,
+            remove=self._removed,
             image_id=identity.digest,
             python=image.container.python,
             platform=image.platform,
@@ -246,7 +248,7 @@ class DockerEngine:
         return self.client.info()
 
     def _memory(self) -> int:
-        total = int(self._info.get("MemTotal", 16 * GIB))
+        total = int(self._info.get("MemTotal") or 16 * GIB)
         return min(64 * GIB, total * 9 // 10)
 
 

@@ -20,13 +20,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from harness.engines import pulling
 from harness.engines.base import OnStep
 from harness.engines.builder import BUILD_LABEL, Build, daemon_errors, remove_layers
 from harness.engines.commands import plain
 from harness.engines.packages import download_wheels
 from harness.engines.processes import is_dead, owner
 from harness.errors import BadInput, EngineError, ImageUnavailable
-from harness.image import Container, Image, Lock
+from harness.image import Container, Image, Lock, parse_reference
 
 if TYPE_CHECKING:
     from docker import DockerClient
@@ -191,13 +192,13 @@ def _base(client: DockerClient, name: str, base: str, on_step: OnStep) -> str:
 
     with contextlib.suppress(docker.errors.ImageNotFound):
         return str(client.images.get(base).id)
-    on_step(f"pulling the base image {base}")
     try:
-        return str(client.images.pull(base).id)
-    except docker.errors.APIError as error:
+        pulling.pull(client, parse_reference(base), on_step)
+        return str(client.images.get(base).id)
+    except pulling.Refused as error:
         raise ImageUnavailable(
             f"the base image {base} of {name} is not on the daemon and cannot be pulled: "
-            f"{plain(error.explanation or str(error))}",
+            f"{error.refusal}",
             f"Name one that is there: harness image build {name} --base IMAGE "
             "(.ci/make-base makes one without a registry).",
         ) from error

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
 
-from harness.engines.commands import plain
+from harness.engines.commands import plain, redact
 from harness.engines.tunnel import Tunnel
 from harness.errors import EngineError, EngineUnavailable
 from harness.settings import LOCAL, Host
@@ -68,7 +68,8 @@ class Link:
     @property
     def name(self) -> str:
         """The host as its owner calls it."""
-        return self.url if self.remote and self.host.name == LOCAL else self.host.name
+        unnamed = self.remote and self.host.name == LOCAL
+        return redact(self.url) if unnamed else self.host.name
 
     @property
     def client(self) -> DockerClient:
@@ -271,7 +272,7 @@ def _answering(url: str) -> DockerClient:
         release(error)
         remedy = "Start Docker (or set DOCKER_HOST), or use --engine local."
         if url and url != os.environ.get("DOCKER_HOST"):
-            remedy = f"Start Docker on that host, and check the URL: docker -H {url} info"
+            remedy = f"Start Docker on that host, and check the URL: docker -H {redact(url)} info"
         raise EngineUnavailable(f"no Docker daemon answers: {reason}", remedy) from error
     return client
 

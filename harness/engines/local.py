@@ -13,20 +13,19 @@ import json
 import os
 import platform
 import re
-import shutil
 import stat
 import subprocess
-import sys
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
 from harness.device import Device
 from harness.engines import locked
 from harness.engines.access import local_access
 from harness.engines.base import Environment, ExecResult, OnLine, OnStep, Sandbox
+from harness.engines.mounts import can_mount, read_only
 from harness.engines.processes import MARK, is_dead, kill_marked, owner, run
 from harness.engines.toolkit import guest
 from harness.engines.tree import remove
@@ -54,6 +53,7 @@ class LocalSandbox:
     python: str
     mark: str
     prefix: tuple[str, ...]
+    stopped: threading.Event
     disposable: bool = False
 
     def put(self, files: Mapping[str, bytes]) -> None:
@@ -84,9 +84,16 @@ class LocalSandbox:
             **env,
             MARK: self.mark,  # last: not for a case to set
         }
-        return run(
+        self._check()
+        result = run(
             (*self.prefix, *argv), env=whole, cwd=cwd, time_limit=time_limit, on_line=on_line
         )
+        self._check()
+        return result
+
+    def _check(self) -> None:
+        if self.stopped.is_set():
+            raise EngineError("stopped", "Run again.")
 
     def get(self, path: str, *, limit: int) -> bytes | None:
         """Read a regular file relative to ``root``: None where there is none."""
@@ -119,6 +126,7 @@ class LocalEngine:
         self._python = python
         self._device = device
         self._open: dict[str, str] = {}
+        self._stopped = threading.Event()
 
     def unavailable(self) -> str:
         """Why the engine cannot be used here; empty where it can."""
@@ -161,7 +169,7 @@ class LocalEngine:
             handle=str(folder),
             python=python,
             # Without the mount, root could write bytecode into the environment.
-            variables=_LOCKED if _can_mount() else {**_LOCKED, "PYTHONDONTWRITEBYTECODE": "1"},
+            variables=_LOCKED if can_mount() else {**_LOCKED, "PYTHONDONTWRITEBYTECODE": "1"},
         )
 
     @contextlib.contextmanager
@@ -193,7 +201,8 @@ class LocalEngine:
                 root=str(root),
                 python=environment.python,
                 mark=mark,
-                prefix=_read_only(environment.handle),
+                prefix=read_only(environment.handle),
+                stopped=self._stopped,
             )
         finally:
             self._open.pop(mark, None)
@@ -218,7 +227,8 @@ class LocalEngine:
         return removed
 
     def stop(self) -> None:
-        """From another thread: kill what runs in any open sandbox."""
+        """From another thread: kill what runs in any open sandbox; nothing starts any more."""
+        self._stopped.set()
         for mark, root in list(self._open.items()):
             kill_marked(mark, root)
 
@@ -303,31 +313,6 @@ def _inherited() -> dict[str, str]:
         for name, value in os.environ.items()
         if (name in _NAMES or name.startswith(_PREFIXES)) and not _SECRET.search(name)
     }
-
-
-def _read_only(folder: str) -> tuple[str, ...]:
-    """A command prefix that mounts ``folder`` read-only for the arm alone, where that works.
-
-    Only root can. For others its files are without write permission, which their owner could
-    give again: that is why the environment is looked at after each arm, too.
-    """
-    return _mounted(folder) if folder and _can_mount() else ()
-
-
-def _mounted(folder: str) -> tuple[str, ...]:
-    script = 'mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && exec "$@"'
-    return ("unshare", "--mount", "--propagation", "private", "sh", "-c", script, folder)
-
-
-@cache
-def _can_mount() -> bool:
-    if platform.system() != "Linux" or os.geteuid() != 0 or not shutil.which("unshare"):
-        return False
-    argv = (*_mounted(sys.prefix), "true")
-    try:
-        return subprocess.run(argv, capture_output=True, timeout=20).returncode == 0
-    except (OSError, subprocess.SubprocessError):
-        return False
 
 
 def _is_old(folder: Path) -> bool:

@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 from harness.engines.base import OnStep
 from harness.engines.refusals import Refusal, explain
-from harness.image import Reference
+from harness.engines.stream import cutter
+from harness.image import Reference, is_digest
+from harness.parallel import current
 
 if TYPE_CHECKING:
     from docker import DockerClient
@@ -62,7 +64,10 @@ def digest_of(client: DockerClient, reference: Reference) -> str:
             ):
                 raise CannotAsk
             _check(response, reference)
-            return str(response.json()["Descriptor"]["digest"])
+            digest = _digest_in(response)
+            if not is_digest(digest):
+                raise Refused(explain("its answer names no digest", reference.registry))
+            return digest
     except requests.Timeout as error:
         answer = f"timeout: no answer within {PATIENCE:.0f} seconds"
         raise Refused(explain(answer, reference.registry)) from error
@@ -79,13 +84,16 @@ def pull(client: DockerClient, reference: Reference, on_step: OnStep) -> None:
         "tag": reference.digest or reference.tag or "latest",
     }
     progress = Progress(str(reference), on_step)
-    with client.api.post(
-        _url(client, "images/create"),
-        params=query,
-        headers=_credentials(client, reference),
-        stream=True,
-        timeout=SILENCE,
-    ) as response:
+    with (
+        client.api.post(
+            _url(client, "images/create"),
+            params=query,
+            headers=_credentials(client, reference),
+            stream=True,
+            timeout=SILENCE,
+        ) as response,
+        current().ending(cutter(response)),
+    ):
         _check(response, reference)
         for line in filter(None, response.iter_lines()):
             event = json.loads(line)
@@ -153,6 +161,13 @@ class Progress:
         if text != self._said:
             self._said, self._when = text, now
             self._on_step(f"pulling {self._what}: {text}")
+
+
+def _digest_in(response: Response) -> str:
+    """The digest in an answer, which may be anything."""
+    with contextlib.suppress(ValueError, TypeError, KeyError):
+        return str(response.json()["Descriptor"]["digest"])
+    return ""
 
 
 def _url(client: DockerClient, path: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -63,6 +63,10 @@ class Node:
         return int(digits[0]) if digits else -1
 
 
+#: Removes a container, also where the connection is lost over it.
+Remove = Callable[["Container"], None]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Answer:
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012
@@ -71,7 +75,12 @@ class _Answer:
 
 
 def scout(
-    client: DockerClient, image_id: str, python: str, options: Mapping[str, Any]
+    client: DockerClient,
+    image_id: str,
+    python: str,
+    options: Mapping[str, Any],
+    *,
+    remove: Remove,
 ) -> tuple[Node, ...]:
     """Start a container with ``options`` and return the device nodes in it; it is removed.
 
@@ -81,7 +90,8 @@ def scout(
         DeviceRefused: the daemon cannot give a device of ``options``.
         EngineError: any other failure, also an answer that is none.
     """
-    with _container(client, image_id, python, options) as container, faults("looking for devices"):
+    made = _container(client, image_id, python, options, remove)
+    with made as container, faults("looking for devices"):
         code = container.wait(timeout=TIME_LIMIT)["StatusCode"]
         output = container.logs(stdout=True, stderr=False)
         problem = plain(container.logs(stdout=False, stderr=True, tail=1).decode(errors="replace"))
@@ -121,7 +131,7 @@ def _untrusted(problem: str) -> EngineError:
 
 @contextlib.contextmanager
 def _container(
-    client: DockerClient, image_id: str, python: str, options: Mapping[str, Any]
+    client: DockerClient, image_id: str, python: str, options: Mapping[str, Any], remove: Remove
 ) -> Iterator[Container]:
     import docker.errors
 
@@ -139,8 +149,8 @@ def _container(
         yield container
     finally:
         if container is not None:
-            with contextlib.suppress(EngineError), faults("removing a container"):
-                container.remove(force=True, v=True)
+            with contextlib.suppress(EngineError):
+                remove(container)
 
 
 def _arguments(python: str, options: Mapping[str, Any]) -> dict[str, Any]:

@@ -209,6 +209,36 @@ def test_an_interrupted_pull_ends_at_once(
         line.close()
 
 
+@pytest.mark.docker
+def test_pulls_on_two_hosts_that_say_nothing_end_at_once(
+    cli: Cli, shelf: Shelf, hub: Registry, docker_environments: DockerEnvironments
+) -> None:
+    url = docker_environments.engine.client.api.base_url
+    if not url.startswith("http+docker://"):
+        lacking("the daemon is not behind a socket")
+    shelf.push(hub, "lab/slow:1", content=os.urandom(1_000_000))
+    line = SlowLine(hub.address, rate=500)  # half a minute from one word to the next
+    shelf.also(line.address)
+    try:
+        write_case(cli.cwd / "cases" / "unset-factor")
+        hosts = [f"--host={name}=unix:///var/run/docker.sock" for name in ("one", "two")]
+        argv = cli.argv("ab", "unset-factor", "--image", f"{line.address}/lab/slow:1", *hosts)
+        with subprocess.Popen(
+            argv, cwd=cli.cwd, env=cli.env, stderr=subprocess.PIPE, text=True
+        ) as process:
+            assert process.stderr is not None
+            for _ in hosts:
+                assert "pulling " in process.stderr.readline()
+            time.sleep(2)
+            began = time.monotonic()
+            process.send_signal(signal.SIGINT)
+            _, rest = process.communicate(timeout=60)
+        assert time.monotonic() - began < 10
+        assert process.returncode == 130 and "Warning" not in rest, rest
+    finally:
+        line.close()
+
+
 def until(process: subprocess.Popen[str], words: str) -> str:
     assert process.stderr is not None
     seen = []

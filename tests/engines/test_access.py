@@ -77,7 +77,14 @@ def own(container: Any) -> bool:
 
 def choose(client: Any, wanted: str = "", *, platform: str = "", python: str = "python3") -> Access:
     device = parse_device(wanted) if wanted else None
-    return container_access(client, image_id=BASE, python=python, platform=platform, wanted=device)
+    return container_access(
+        client,
+        image_id=BASE,
+        python=python,
+        platform=platform,
+        wanted=device,
+        remove=lambda container: container.remove(force=True, v=True),
+    )
 
 
 def in_an_arm(
@@ -276,7 +283,9 @@ def stand_in_scout(monkeypatch: pytest.MonkeyPatch, *found: Node) -> list[dict[s
     """In place of the container that looks: it sees ``found``. Returns the options it was given."""
     looked: list[dict[str, Any]] = []
 
-    def look(client: Any, image: str, python: str, options: dict[str, Any]) -> tuple[Node, ...]:
+    def look(
+        client: Any, image: str, python: str, options: dict[str, Any], *, remove: Any
+    ) -> tuple[Node, ...]:
         looked.append(options)
         return found
 
