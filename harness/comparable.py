@@ -15,9 +15,12 @@ def refusal(before: ArmEvidence | None, after: ArmEvidence | None) -> tuple[bool
         if arm is None:
             reasons.append(f"the {name} arm has no evidence: the run did not get that far")
         elif arm.record.status is ArmStatus.PATCH_REJECTED:
-            rejected.append(f"patch rejected: {arm.record.reason}")
+            rejected.append(f"patch rejected: {sentence(arm.record.reason)}")
+        elif arm.record.status is ArmStatus.INTERRUPTED:
+            reasons.append(f"{name} arm: {arm.record.reason}")
         elif arm.record.status in (ArmStatus.ENGINE_FAILED, ArmStatus.KILLED):
-            reasons.append(f"{name} arm {arm.record.status}: {arm.record.reason}")
+            reasons.append(f"{name} arm {arm.record.status}: {sentence(arm.record.reason)}")
+            reasons += [f"{name} arm: {problem}" for problem in arm.results.problems]
         else:
             reasons += [f"{name} arm: {problem}" for problem in arm.results.problems]
             reasons += [f"{name} arm: {problem}" for problem in _not_as_planned(name, arm.record)]
@@ -31,6 +34,16 @@ def refusal(before: ArmEvidence | None, after: ArmEvidence | None) -> tuple[bool
     if rejected and not reasons:
         return True, tuple(dict.fromkeys(rejected))
     return False, tuple(dict.fromkeys([*_once(reasons), *rejected]))
+
+
+def sentence(reason: str) -> str:
+    """An error's problem and remedy, which a record keeps on two lines, as ``Problem. Remedy``.
+
+    There is no full stop at the end, so that it can stand among others.
+    """
+    problem, _, remedy = reason.rpartition("\n  ")
+    parts = [" ".join(part.split()).rstrip(".") for part in (problem, remedy)]
+    return ". ".join(part for part in parts if part)
 
 
 def _once(reasons: Sequence[str]) -> Iterator[str]:

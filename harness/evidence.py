@@ -21,6 +21,8 @@ from harness.record import (
     SCHEMA,
     ArmEvidence,
     ArmRecord,
+    ArmResults,
+    ImageIdentity,
     Probe,
     RunRecord,
     Seal,
@@ -33,6 +35,7 @@ from harness.schema import dump_json, parse_json
 from harness.store import load_case, read_file
 
 _RAW = ("junit.xml", "journal.jsonl")
+_ANSWERS = ("probe.json", "stage.json", "seal.json")
 T = TypeVar("T")
 
 
@@ -175,7 +178,10 @@ def load_run(folder: Path) -> LoadedRun:
 def _load_target(folder: Path, target: TargetRecord) -> TargetEvidence:
     if unsafe_path(target.slug) or "/" in target.slug:
         raise BadInput(f"{folder / 'run.json'}: targets: {target.slug!r} is not a folder name")
-    arms = [_load_arm(folder / target.slug / arm) for arm in (Arm.UNPATCHED, Arm.PATCHED)]
+    arms = [
+        _load_arm(folder / target.slug / arm) or _cut_short(folder / target.slug / arm, arm, target)
+        for arm in (Arm.UNPATCHED, Arm.PATCHED)
+    ]
     return TargetEvidence(target=target, unpatched=arms[0], patched=arms[1])
 
 
@@ -186,12 +192,12 @@ def _load_arm(folder: Path) -> ArmEvidence | None:
     record = parse_json(read_file(name), ArmRecord, where=str(name))
     raw = {name: _raw(folder / name) for name in sorted({*record.files, *_RAW})}
     present = {name: data for name, data in raw.items() if data is not None}
-    if record.status is ArmStatus.ENGINE_FAILED:
-        return ArmEvidence(record=record, results=arm_results(record, present))
+    # What an engine that failed had not yet told the record of may lie there all the same.
+    checked = record.files if record.status is ArmStatus.ENGINE_FAILED else raw
     changed = [
         name
-        for name, data in raw.items()
-        if record.files.get(name) != (None if data is None else sha256(data))
+        for name in checked
+        if record.files.get(name) != (sha256(raw[name] or b"") if name in present else None)
     ]
     record = _rederived(record, present, str(folder))
     results = arm_results(record, present)
@@ -199,6 +205,28 @@ def _load_arm(folder: Path) -> ArmEvidence | None:
         problem = f"{', '.join(changed)}: not as the arm left it"
         results = replace(results, problems=(*results.problems, problem))
     return ArmEvidence(record=record, results=results)
+
+
+def _cut_short(folder: Path, arm: Arm, target: TargetRecord) -> ArmEvidence | None:
+    """What an arm left that ended without a record; None where it left nothing.
+
+    No record means no digests: its files say how far it came, and no outcome is taken from them.
+    """
+    raw = {name: _raw(folder / name) for name in _ANSWERS}
+    present = {name: data for name, data in raw.items() if data is not None}
+    if not present:
+        return None
+    record = ArmRecord(
+        arm=arm,
+        status=ArmStatus.INTERRUPTED,
+        reason="interrupted before its end",
+        engine=target.engine,
+        image=ImageIdentity(name=target.image, digest="", note="interrupted before its end"),
+        started="",
+        duration=0.0,
+    )
+    record = _rederived(record, present, str(folder))
+    return ArmEvidence(record=record, results=ArmResults(nodes={}, complete=False))
 
 
 def _rederived(record: ArmRecord, raw: Mapping[str, bytes], where: str) -> ArmRecord:

@@ -12,6 +12,7 @@ from harness.verdict import Row
 
 _FAMILY_NAMES = {"cpu": "CPU", "cuda": "CUDA", "xpu": "XPU", "rocm": "ROCm"}
 _NAMED = 5
+_BEGINNING = 100
 _NOT_RUN = {Outcome.SKIPPED, Outcome.MISSING, Outcome.NOT_RUN, Outcome.TIMEOUT}
 
 
@@ -69,12 +70,19 @@ def _unmeasured(row: Row) -> Iterator[str]:
     host = f" on {target.host_name}" if target.host_name else ""
     where = f"{target.image} with engine {target.engine}{host} ({row.platform})"
     if row.refused:
-        yield f"row refused: {where}: {'; '.join(row.refused)}"
+        yield f"row refused: {where}: {_beginning('; '.join(row.refused))}"
     for name, arm in _arms(row):
         if arm.record.status is ArmStatus.TIMED_OUT:
             yield f"{name} arm timed out: {where}: {arm.record.reason}"
     if not row.run.finished:
         yield f"the run {row.run.run_id} was interrupted: its evidence ends early"
+
+
+def _beginning(reasons: str) -> str:
+    """Reports have the whole of it where they say that the row is refused."""
+    if len(reasons) <= _BEGINNING:
+        return reasons
+    return f"{reasons[:_BEGINNING].rstrip()}… (the rest stands where the row is refused)"
 
 
 def _claimed(row: Row) -> Iterator[str]:

@@ -47,6 +47,9 @@ def judge_row(
     )
 
 
+_WITHOUT_OUTCOMES = (ArmStatus.PATCH_REJECTED, ArmStatus.ENGINE_FAILED, ArmStatus.INTERRUPTED)
+
+
 def _refused(
     node: Node,
     platform: str,
@@ -68,7 +71,7 @@ def _refused(
 
 
 def _outcome_in(arm: ArmEvidence | None, node_id: str) -> Outcome:
-    if arm is None or arm.record.status in (ArmStatus.PATCH_REJECTED, ArmStatus.ENGINE_FAILED):
+    if arm is None or arm.record.status in _WITHOUT_OUTCOMES:
         return Outcome.NOT_RUN
     return arm.results.result(node_id).outcome
 

@@ -29,6 +29,7 @@ class ArmStatus(StrEnum):
     TIMED_OUT = "timed-out"
     KILLED = "killed"
     ENGINE_FAILED = "engine-failed"
+    INTERRUPTED = "interrupted"
 
 
 class Arm(StrEnum):

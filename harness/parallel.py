@@ -3,12 +3,33 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 
 #: How often the waiting thread looks for a Ctrl-C, in seconds.
 _TICK = 0.2
+
+
+#: Of the whole process: whoever reports its end must know what any thread could not remove.
+_LEFT: list[str] = []
+
+
+def leave(what: str) -> None:
+    """Note in words that something could not be removed, and what becomes of it."""
+    _LEFT.append(what)
+
+
+def left() -> tuple[str, ...]:
+    """What could not be removed so far."""
+    return tuple(_LEFT)
+
+
+def interrupt_of_this_thread() -> KeyboardInterrupt | None:
+    """The Ctrl-C that this thread is handling right now: the caller is part of a clean-up."""
+    handled = sys.exc_info()[1]
+    return handled if isinstance(handled, KeyboardInterrupt) else None
 
 
 class Stopped(KeyboardInterrupt):

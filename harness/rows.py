@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from harness.engines.arms import ArmRun, failed_record
-from harness.engines.base import Environment
+from harness.engines.base import Environment, Sandbox
 from harness.errors import EngineError, EvidenceUnwritable
 from harness.evidence import RunFolder
 from harness.parallel import current
@@ -48,38 +48,45 @@ class RowRun:
         plans = plan_arms(self.files, nodes=self.nodes, time_limit=self.files.case.time_limit)
         if self.target.environment is None:
             for plan in plans:
-                self._failed(plan, self.target.failure)
+                self._never_started(plan, self.target.failure)
             return
         with device_lock(self.cache, self.device, self.progress):
             for plan in plans:
                 self.progress.arm(self.files.case.id, self.entry.slug, plan.arm)
-                try:
-                    self._arm(plan, self.target.environment)
-                except EvidenceUnwritable:
-                    raise
-                except EngineError as error:
-                    current().check()  # what was stopped has not failed
-                    self._failed(plan, str(error))
+                self._arm(plan, self.target.environment)
         self.progress.done(self.entry.slug)
 
     def _arm(self, plan: ArmPlan, environment: Environment) -> None:
+        label = f"{self.folder.path.name}-{self.entry.slug}"[:100]
+        arm = None
+        try:
+            with self.target.engine.open(environment, label=label) as sandbox:
+                arm = self._arm_run(plan, environment, sandbox)
+                record = arm.run()
+        except EvidenceUnwritable:
+            raise
+        except EngineError as error:
+            current().check()  # what was stopped has not failed
+            if arm is None:
+                self._never_started(plan, str(error))
+                return
+            record = arm.failed(str(error))
+        self.folder.write_arm(self.entry, record)
+
+    def _arm_run(self, plan: ArmPlan, environment: Environment, sandbox: Sandbox) -> ArmRun:
         def sink(name: str, data: bytes) -> None:
             self.folder.write(f"{self.entry.slug}/{plan.arm}/{name}", data)
 
-        label = f"{self.folder.path.name}-{self.entry.slug}"[:100]
-        with self.target.engine.open(environment, label=label) as sandbox:
-            arm = ArmRun(
-                plan=plan,
-                sandbox=sandbox,
-                environment=environment,
-                engine=self.target.engine.name,
-                sink=sink,
-                on_event=partial(self.progress.event, self.entry.slug),
-            )
-            record = arm.run()
-        self.folder.write_arm(self.entry, record)
+        return ArmRun(
+            plan=plan,
+            sandbox=sandbox,
+            environment=environment,
+            engine=self.target.engine.name,
+            sink=sink,
+            on_event=partial(self.progress.event, self.entry.slug),
+        )
 
-    def _failed(self, plan: ArmPlan, reason: str) -> None:
+    def _never_started(self, plan: ArmPlan, reason: str) -> None:
         environment = self.target.environment
         none = ImageIdentity(name=self.entry.image, digest="")
         image = environment.identity if environment else none

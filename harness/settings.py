@@ -20,7 +20,7 @@ LOCAL = "local"
 ALL = "all"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,39}")
 _SSH_NAME = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_.-]*")
-_SCHEMES = ("ssh", "unix", "tcp", "http", "https")
+_SCHEMES = ("ssh", "unix", "tcp")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +99,9 @@ def parse_host(text: str, known: Mapping[str, Host]) -> Host:
     """
     name, equals, url = text.partition("=")
     if equals:
-        if not _NAME.fullmatch(name) or name == ALL:
+        if name in (ALL, LOCAL):
+            raise BadInput(f"--host {text!r}: {name!r} has a meaning of its own", "Take another.")
+        if not _NAME.fullmatch(name):
             raise BadInput(
                 f"--host {text!r}: {name!r} is not a name", "Write NAME=ssh://user@host."
             )
@@ -117,7 +119,9 @@ def parse_host(text: str, known: Mapping[str, Host]) -> Host:
 
 
 def _host(name: str, entry: HostEntry, *, where: str) -> Host:
-    if not _NAME.fullmatch(name) or name == ALL:
+    if name == ALL:
+        raise BadInput(f"{where}: 'all' means every host", "Give it another name.")
+    if not _NAME.fullmatch(name):
         raise BadInput(f"{where}: not a name of letters, digits, '.', '_' and '-'")
     if entry.docker:
         _check_url(entry.docker, where=f"{where}.docker")
@@ -147,6 +151,8 @@ def _check_url(url: str, *, where: str) -> None:
         return
     if not parts.hostname or port == 0:
         raise BadInput(f"{where}: {url!r} names no host", remedy)
+    if parts.scheme == "tcp" and not port:
+        raise BadInput(f"{where}: {url!r} names no port", remedy)
     if parts.password is not None:
         raise BadInput(f"{where}: a password in a URL ends up in reports", "Use a key, or TLS.")
     if parts.query or parts.fragment or ":" in parts.path:

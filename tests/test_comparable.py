@@ -8,7 +8,7 @@ import pytest
 from support import reports
 from support.reports import CUDA, CUDA_NODES
 
-from harness.comparable import refusal
+from harness.comparable import refusal, sentence
 from harness.outcome import Arm, ArmStatus
 from harness.record import ArmEvidence, Probe
 
@@ -87,4 +87,31 @@ def test_what_is_true_of_both_arms_is_said_once() -> None:
     assert refusal(lost[0], other) == (
         False,
         ("unpatched arm engine-failed: no such host", "patched arm engine-failed: gone"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("reason", "expected"),
+    [
+        ("refused)\n  Check the host.", "refused). Check the host"),
+        ("It is gone.\n  Wait 2 minutes.", "It is gone. Wait 2 minutes"),
+        ("two\nlines\n  A remedy", "two lines. A remedy"),
+        ("alone", "alone"),
+        ("", ""),
+    ],
+)
+def test_a_problem_and_its_remedy_are_two_sentences(reason: str, expected: str) -> None:
+    assert sentence(reason) == expected
+
+
+def test_an_interrupted_arm_is_not_compared() -> None:
+    lost = reports.evidence(
+        Arm.UNPATCHED, CUDA_NODES, status=ArmStatus.INTERRUPTED, reason="interrupted before its end"
+    )
+    assert refusal(lost, None) == (
+        False,
+        (
+            "unpatched arm: interrupted before its end",
+            "the patched arm has no evidence: the run did not get that far",
+        ),
     )

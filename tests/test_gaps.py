@@ -52,6 +52,13 @@ def test_a_refused_row_measures_no_platform() -> None:
     assert not any("flakiness" in gap or "skipped" in gap for gap in found)
 
 
+def test_a_long_refusal_is_told_in_full_once_and_not_again_here() -> None:
+    (found,) = [gap for gap in of(refused=("x" * 100, "y" * 50)) if "refused" in gap]
+    assert "x" * 100 in found
+    assert "y" not in found.partition("x" * 100)[2].partition("(")[0]
+    assert found.endswith("… (the rest stands where the row is refused)")
+
+
 def test_only_the_platforms_of_the_case_are_missed() -> None:
     assert of(case=replace(CASE, platforms=("cpu",)))[0].startswith("skipped on every row")
     assert of(case=replace(CASE, platforms=("rocm", "cpu")))[0] == "no ROCm row"

@@ -58,6 +58,7 @@ def test_hosts_are_read() -> None:
         ("cuda:0", "cuda:first", "hosts.l40s.device: 'first' names no cuda device"),
         ("cuda-sm89", "sm89", "hosts.l40s.platform: 'sm89' is not a platform"),
         ("[hosts.l40s]", '[hosts."a b"]', "not a name of letters"),
+        ("[hosts.l40s]", "[hosts.all]", "'all' means every host"),
         ('device = "cpu"', "device = 3", "hosts.local.device"),
     ],
 )
@@ -89,6 +90,8 @@ def test_a_host_on_the_command_line() -> None:
         ("x=", "'' is not the URL"),
         ("x=ftp://y", "is not the URL of a Docker daemon"),
         ("x=ssh://", "names no host"),
+        ("x=http://y", "is not the URL of a Docker daemon"),
+        ("x=tcp://y", "names no port"),
     ],
 )
 def test_a_wrong_host_says_what_to_write(text: str, said: str) -> None:
@@ -96,6 +99,12 @@ def test_a_wrong_host_says_what_to_write(text: str, said: str) -> None:
         parse_host(text, parse_settings(GOOD, where="harness.toml"))
     assert said in error.value.problem
     assert "ssh://user@host" in error.value.remedy
+
+
+@pytest.mark.parametrize("name", ["all", "local"])
+def test_a_name_with_a_meaning_is_not_given_to_another_host(name: str) -> None:
+    with pytest.raises(BadInput, match="meaning of its own"):
+        parse_host(f"{name}=ssh://a", {})
 
 
 def test_hosts_are_chosen_once_each() -> None:

@@ -15,6 +15,7 @@ import click
 
 from harness import __version__
 from harness.errors import ExitCode, HarnessError
+from harness.parallel import left
 
 #: Command name to (module, one-line help); the module is imported only when it is run.
 _COMMANDS = {
@@ -24,7 +25,7 @@ _COMMANDS = {
         "harness.cli.table",
         "Derive one table from evidence folders, also of several hosts.",
     ),
-    "image": ("harness.cli.image", "Build and list pinned environments."),
+    "image": ("harness.cli.image", "Build, pin and list environments."),
     "doctor": ("harness.cli.doctor", "Say what can run on this machine, and the remedy where not."),
     "completion": ("harness.cli.completion", "Print the completion script of a shell."),
 }
@@ -94,6 +95,11 @@ def _run(argv: list[str]) -> int:
         _complain(str(error))
         return error.exit_code
     except (KeyboardInterrupt, click.Abort):
+        if lasting := left():
+            _complain("interrupted; evidence so far is kept, but not everything could be removed:")
+            for what in lasting:
+                click.echo(f"  {what}", err=True)
+            return ExitCode.INTERRUPTED
         _complain("interrupted; everything that was started is removed, evidence so far is kept")
         return ExitCode.INTERRUPTED
     except Exception as error:

@@ -77,6 +77,8 @@ class Display:
     def event(self, target: str, step: str, test: str) -> None:
         """The arm that runs on a target does another step, or another test."""
         line = self._lines[target]
+        if self._live is not None and "::" in test:
+            test = f"…::{test.partition('::')[2]}"
         what = shown(f"{step} {test}".strip())
         self._lines[target] = Line(what=what, where=line.where, started=line.started)
         if self._live is None:
@@ -98,9 +100,8 @@ class Display:
         frame = str(self._spinner.render(self._console.get_time()))
         # A copy in one step: other threads add lines while this one draws.
         lines = list(self._lines.values()) or [self._step]
-        width = self._console.width - 3
-        text = Text(no_wrap=True, overflow="ellipsis")
-        text.append("\n".join(f"{frame} {line.text()[:width]}" for line in lines))
+        text = Text("\n".join(f"{frame} {line.text()}" for line in lines), no_wrap=True)
+        text.overflow = "ellipsis"
         return text
 
 
@@ -117,8 +118,9 @@ class Line:
     where: str = ""
 
     def text(self) -> str:
-        """The line with the time it has taken so far."""
-        return f"{self.where}  {self.what}  {time.monotonic() - self.started:.0f} s".strip()
+        """The time it has taken so far, which must not be what is cut off, and the rest."""
+        words = (f"{time.monotonic() - self.started:.0f} s", self.where, self.what)
+        return "  ".join(filter(None, words))
 
 
 def complete_case(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:

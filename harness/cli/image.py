@@ -168,7 +168,7 @@ def list_images(as_json: bool) -> int:
       harness image list --json
     """
     root = common.root()
-    rows = []
+    rows, code = [], ExitCode.CONFIRMED
     with targets.opened() as available:
         usable = {name: e for name, e in available.items() if not e.unavailable()}
         for name in store.image_names(root):
@@ -176,11 +176,12 @@ def list_images(as_json: bool) -> int:
                 rows.append(_describe(store.load_image(name, root), usable))
             except HarnessError as error:
                 common.warn(error)
+                code = error.exit_code
     if as_json:
         common.write_out(json.dumps({"schema": "ab-harness/images/1", "images": rows}, indent=1))
     else:
         _print(rows, usable, root)
-    return 0
+    return code
 
 
 def _describe(wanted: Image, usable: dict[str, Engine]) -> dict[str, object]:

@@ -84,6 +84,8 @@ class ArmRun:
     seal: Seal | None = None
     command: tuple[str, ...] = ()
     tests_sha256: str = ""
+    started: datetime = field(default_factory=lambda: datetime.now(UTC))
+    clock: float = field(default_factory=time.monotonic)
 
     def run(self) -> ArmRecord:
         """Do all steps and return the record; raw files go to the sink as they are fetched.
@@ -91,7 +93,6 @@ class ArmRun:
         Raises:
             EngineError: the engine failed; what was fetched by then has gone to the sink.
         """
-        started, clock = datetime.now(UTC), time.monotonic()
         try:
             status, reason, exit_code = self._steps()
         except _Stop as stop:
@@ -100,14 +101,21 @@ class ArmRun:
             self._rescue()
             raise
         self._keep("output.log", self.log.bytes())
+        return self._record(status, reason, exit_code)
+
+    def failed(self, reason: str) -> ArmRecord:
+        """The record of this arm where its engine failed: all that was known by then."""
+        return self._record(ArmStatus.ENGINE_FAILED, reason, None)
+
+    def _record(self, status: ArmStatus, reason: str, exit_code: int | None) -> ArmRecord:
         return ArmRecord(
             arm=self.plan.arm,
             status=status,
             reason=reason,
             engine=self.engine,
             image=self._image(),
-            started=started.isoformat(timespec="seconds"),
-            duration=round(time.monotonic() - clock, 2),
+            started=self.started.isoformat(timespec="seconds"),
+            duration=round(time.monotonic() - self.clock, 2),
             command=self.command,
             exit_code=exit_code,
             environment_sha256=self._environment_digest(),
@@ -250,14 +258,14 @@ class ArmRun:
 
 
 def failed_record(plan: ArmPlan, image: ImageIdentity, engine: str, reason: str) -> ArmRecord:
-    """The record of an arm that the engine could not bring to its end."""
+    """The record of an arm that the engine could not even start: it has no time of a start."""
     return ArmRecord(
         arm=plan.arm,
         status=ArmStatus.ENGINE_FAILED,
         reason=reason,
         engine=engine,
         image=image,
-        started=datetime.now(UTC).isoformat(timespec="seconds"),
+        started="",
         duration=0.0,
     )
 

@@ -17,7 +17,7 @@ from harness.engines.base import OnStep
 from harness.engines.commands import plain
 from harness.engines.stream import cutter
 from harness.errors import EngineError
-from harness.parallel import current
+from harness.parallel import current, leave
 
 if TYPE_CHECKING:
     from docker import DockerClient
@@ -110,11 +110,13 @@ class Build:
     def _clean_up(self, deadline: float) -> None:
         """Remove what this build made and no image needs; until ``deadline`` more may appear."""
         quiet = 0
-        with contextlib.suppress(*daemon_errors()):
+        try:
             while quiet < 4 and time.monotonic() < deadline:
                 found = remove_layers(self.client, self.mark, containers=True)
                 quiet = 0 if found else quiet + 1
                 time.sleep(0.25)
+        except daemon_errors():
+            leave(f"layers of {self.name}: the next run from this machine removes them")
 
 
 def remove_layers(client: DockerClient, mark: str, *, containers: bool) -> int:

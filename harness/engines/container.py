@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from harness.engines import archive
 from harness.engines.base import ExecResult, OnLine
-from harness.engines.link import Link, faults, is_lost, release
+from harness.engines.link import Link
 from harness.engines.processes import KILLED
 from harness.engines.stream import OUTPUT, Lines, Stream
 from harness.engines.toolkit import guest
+from harness.engines.transport import faults, is_lost, release
 from harness.errors import EngineError
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.engines.link import faults
+from harness.engines.transport import faults
 
 if TYPE_CHECKING:
     from docker import DockerClient

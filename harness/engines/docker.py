@@ -21,16 +21,17 @@ from harness.engines.base import Environment, OnStep, Sandbox
 from harness.engines.commands import plain
 from harness.engines.container import ROOT, ContainerSandbox
 from harness.engines.lease import renewed, watchdog
-from harness.engines.link import Link, faults
+from harness.engines.link import Link
 from harness.engines.processes import is_dead, owner
 from harness.engines.scouting import LABEL
 from harness.errors import EngineError, EngineUnavailable, ImageUnavailable
 from harness.image import Image
+from harness.parallel import leave
 from harness.record import ImageIdentity
 from harness.settings import Host
 
 if TYPE_CHECKING:
-    from docker import DockerClient
+    from docker import APIClient, DockerClient
     from docker.models.containers import Container
 
 #: Made by .ci/make-base on a machine that reaches no registry of images.
@@ -38,6 +39,8 @@ OWN_BASE = "harness-base:bookworm"
 GIB = 1 << 30
 #: Seconds for the removal of a container from a host that is out of reach: it goes by itself.
 _REMOVAL = 20.0
+#: Seconds in which a daemon still makes a container whose maker waits for it no more.
+_MAKING = 0.5
 PIDS = 4096
 
 
@@ -84,7 +87,7 @@ class DockerEngine:
         Raises:
             EngineError: it does not answer.
         """
-        with faults("asking for the daemon's version"):
+        with self.link.once("asking for the daemon's version"):
             version, info = podman.version(self.client), self.client.info()
         program = f"Podman {version}" if version else f"Docker {info.get('ServerVersion', '')}"
         return plain(f"{program} on {info.get('Name', 'an unnamed machine')}")
@@ -93,7 +96,7 @@ class DockerEngine:
         """The image ID on the daemon, or an empty string."""
         if image.container is None:
             return ""
-        with faults("looking for the image"):
+        with self.link.once("looking for the image"):
             if image.container.dockerfile:
                 return dockerbuild.find(self.client, Path(image.folder), image, self._base)
             return registry.find(self.client, image)
@@ -110,7 +113,8 @@ class DockerEngine:
                 f"image {image.name} has no [container]: Docker cannot run it",
                 "Use --engine local, or add [container] to its image.toml.",
             )
-        with faults(f"preparing image {image.name}"):
+        self.link.tell = on_step
+        with self.link.once(f"preparing image {image.name}"):
             if version := podman.version(self.client):
                 by = f", by Podman {version} through its Docker API"
                 self.isolation = f"{DockerEngine.isolation}{by}"
@@ -124,12 +128,13 @@ class DockerEngine:
         On another host it removes itself where the host is out of reach then (see lease.py).
         """
         self.link.check()
-        client = self.client
+        client, container = self.client, None
         options = self.link.call("starting a container", lambda: self._options(label, environment))
-        container = self.link.call(
-            "starting a container", lambda: _create(client, environment.handle, options)
-        )
+        name = str(options["name"])
         try:
+            container = self.link.call(
+                "starting a container", lambda: _create(client, environment.handle, options)
+            )
             self.link.call(
                 f"starting {environment.python} in a container of the image", container.start
             )
@@ -139,22 +144,26 @@ class DockerEngine:
             with renewed(self.link, str(container.id), ROOT):
                 sandbox.put({"work/.keep": b"", "site/.keep": b""})
                 yield sandbox
-        except BaseException:
+        except BaseException as error:
+            if container is None and not isinstance(error, Exception):
+                time.sleep(_MAKING)
             with contextlib.suppress(EngineError):
-                self._removed(container)
+                self._removed(client.api, name)
             raise  # what stopped the arm counts, not what its clean-up met
-        self._removed(container)
+        self._removed(client.api, name)
 
     def reap(self) -> list[str]:
         """Remove the containers that dead runs of this machine left on the daemon."""
-        removed = dockerbuild.reap(self.client)
-        with faults("looking for leftovers"):
-            for container in self.client.containers.list(
-                all=True, filters={"label": LABEL}, ignore_removed=True
-            ):
-                if is_dead(container.labels.get(LABEL, "")):
-                    _remove(container)
-                    removed.append(f"container {container.name}")
+        client, doing = self.client, "looking for leftovers"
+        removed = self.link.call(doing, lambda: dockerbuild.reap(client))
+        listed = self.link.call(
+            doing,
+            lambda: client.containers.list(all=True, filters={"label": LABEL}, ignore_removed=True),
+        )
+        for container in listed:
+            if is_dead(container.labels.get(LABEL, "")):
+                self._removed(client.api, str(container.name))
+                removed.append(f"container {container.name}")
         return removed
 
     def stop(self) -> None:
@@ -165,14 +174,30 @@ class DockerEngine:
         """Let go of the connection."""
         self.link.close()
 
-    def _removed(self, container: Container) -> None:
-        self.link.call("removing a container", lambda: _remove(container), patience=_REMOVAL)
+    def _removed(self, api: APIClient, name: str) -> None:
+        """Remove a container that may be there; note it where that fails."""
+        try:
+            self.link.call("removing a container", lambda: _remove(api, name), patience=_REMOVAL)
+        except BaseException:
+            leave(f"container {name} on {self.link.name}: {self._fate()}")
+            raise
+
+    def _fate(self) -> str:
+        """What becomes of a container that could not be removed."""
+        later = "the next run from this machine removes it"
+        minutes = f"{self.link.lease / 60:.0f} minutes"
+        gone = f"it ends and is removed by itself within {minutes}, or {later}"
+        return gone if self.link.remote else f"it ends within {minutes}, and {later}"
 
     def _identity(self, image: Image, on_step: OnStep) -> ImageIdentity:
         assert image.container is not None
         if not image.container.dockerfile:
             return registry.ensure(
-                self.client, image, allow_moved_tag=self._allow_moved_tag, on_step=on_step
+                self.client,
+                image,
+                allow_moved_tag=self._allow_moved_tag,
+                where=self._where,
+                on_step=on_step,
             )
         folder = Path(image.folder)
         found = dockerbuild.find(self.client, folder, image, self._base)
@@ -181,6 +206,10 @@ class DockerEngine:
             digest=found or self._built(folder, image, on_step),
             note="built here, image ID",
         )
+
+    @property
+    def _where(self) -> str:
+        return f"host {self.host.name}" if self.host.docker else "this machine"
 
     def _built(self, folder: Path, image: Image, on_step: OnStep) -> str:
         assert image.container is not None
@@ -201,11 +230,11 @@ class DockerEngine:
 
     def _environment(self, image: Image, identity: ImageIdentity) -> Environment:
         assert image.container is not None
-        attrs = self.client.images.get(identity.digest).attrs
+        attrs, api = self.client.images.get(identity.digest).attrs, self.client.api
         config = dict(v.partition("=")[::2] for v in attrs["Config"].get("Env") or ())
         access = container_access(
             self.client,
-            remove=self._removed,
+            remove=lambda container: self._removed(api, str(container.name)),
             image_id=identity.digest,
             python=image.container.python,
             platform=image.platform,
@@ -264,16 +293,16 @@ def _create(client: DockerClient, image: str, options: dict[str, Any]) -> Contai
         return client.containers.get(options["name"])
 
 
-def _remove(container: Container) -> None:
+def _remove(api: APIClient, name: str) -> None:
     """Remove a container and wait until it is gone; the daemon may be at it already."""
     import docker.errors
 
     with contextlib.suppress(docker.errors.NotFound):
         try:
-            container.remove(force=True, v=True)
+            api.remove_container(name, force=True, v=True)
         except docker.errors.APIError as error:
             if "already in progress" not in str(error):
                 raise
             for _ in range(100):
-                container.reload()
+                api.inspect_container(name)
                 time.sleep(0.1)

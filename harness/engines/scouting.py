@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from harness.engines.commands import plain
-from harness.engines.link import faults
 from harness.engines.processes import owner
 from harness.engines.toolkit import guest
+from harness.engines.transport import faults
 from harness.errors import BadInput, EngineError
 from harness.schema import parse_json
 

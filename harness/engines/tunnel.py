@@ -18,6 +18,7 @@ from threading import Event
 from urllib.parse import unquote, urlsplit
 
 from harness.engines.commands import plain
+from harness.engines.processes import is_dead, owner
 from harness.errors import EngineError, EngineUnavailable
 
 DOCKER_SOCKET = "/var/run/docker.sock"
@@ -28,6 +29,11 @@ CONNECT = 40.0
 #: A path of a socket has at most 107 bytes; ssh binds it under a longer name first.
 _LONGEST = 80
 _LOG_LIMIT = 1 << 16
+_PREFIX = "harness-ssh-"
+#: Seconds in which ssh ends after its connection did.
+_ENDING = 0.5
+#: The exit code of ssh where it is not the remote command's.
+_SSH_FAILED = 255
 _OPTIONS = (
     "BatchMode=yes",
     "ExitOnForwardFailure=yes",
@@ -67,6 +73,10 @@ _REMEDIES = (
 )  # fmt: skip
 
 
+class Dropped(EngineUnavailable):
+    """The connection was lost while it was made: once more may do."""
+
+
 class Tunnel:
     """One ssh process, and the local socket that leads to the daemon."""
 
@@ -85,10 +95,11 @@ class Tunnel:
         self._arguments = destination(parts.netloc)
         self.remote_socket = unquote(parts.path.rstrip("/")) or DOCKER_SOCKET
         self._stopped = stopped
-        folder = tempfile.mkdtemp(prefix="harness-ssh-")
+        _sweep()
+        folder = tempfile.mkdtemp(prefix=_PREFIX)
         if len(folder) > _LONGEST:
             os.rmdir(folder)
-            folder = tempfile.mkdtemp(prefix="harness-ssh-", dir="/tmp")
+            folder = tempfile.mkdtemp(prefix=_PREFIX, dir="/tmp")
         self._folder = Path(folder)
         self._log = self._folder / "log"
         self._process: subprocess.Popen[bytes] | None = None
@@ -103,16 +114,18 @@ class Tunnel:
         """Whether ssh still runs; a dead network ends it after 15 seconds."""
         return self._process is not None and self._process.poll() is None
 
-    def open(self) -> None:
-        """Start ssh (in place of one before) and wait for the socket.
+    def open(self, limit: float = CONNECT) -> None:
+        """Start ssh (in place of one before) and wait for the socket, ``limit`` seconds at most.
 
         Raises:
+            Dropped: the connection was lost meanwhile.
             EngineUnavailable: the host cannot be had, with what ssh says and the remedy.
             EngineError: it was stopped meanwhile.
         """
         self.end()
         socket = self._folder / "docker.sock"
         self._folder.mkdir(mode=0o700, exist_ok=True)  # the watcher of an ssh before may have ended
+        (self._folder / "owner").write_text(owner())
         socket.unlink(missing_ok=True)
         forward = f"{socket}:{self.remote_socket}"
         command = ("sh", "-c", _WATCHED, "sh", str(self._folder), *_ssh("-N", "-L", forward))
@@ -124,15 +137,18 @@ class Tunnel:
                 stderr=log,
                 start_new_session=True,  # Ctrl-C is for the harness, which still has to clean up
             )
-        deadline = time.monotonic() + CONNECT
+        deadline = time.monotonic() + min(limit, CONNECT)
         while not socket.exists():
-            if not self.alive or self._stopped.is_set() or time.monotonic() > deadline:
+            late = time.monotonic() > deadline
+            if late or not self.alive or self._stopped.is_set():
                 self.end()
-                raise self._failure()
+                raise self._failure(late)
             time.sleep(0.02)
 
     def diagnose(self) -> EngineUnavailable:
         """Why the host, which ssh reaches, gives no answer on its socket."""
+        if self._has_ended():
+            return self._dropped("the connection was lost while it was made")
         path = shlex.quote(self.remote_socket)
         command = (*_ssh(), *self._arguments, f"test -S {path} || exit 11; test -w {path}")
         try:
@@ -142,6 +158,9 @@ class Tunnel:
             code = done.returncode
         except (OSError, subprocess.SubprocessError):
             code = -1
+        if code == _SSH_FAILED:
+            said = plain(done.stderr[:_LOG_LIMIT].decode("utf-8", "replace")).strip()
+            return self._dropped(f"the connection was lost again{said and f' ({said[-300:]})'}")
         where = f"{self._arguments[-1]} is reached, but "
         if code == 11:
             return EngineUnavailable(
@@ -180,12 +199,43 @@ class Tunnel:
         assert process.stdin is not None
         process.stdin.close()  # only now: its end is a sign for the watcher, if that still lives
 
-    def _failure(self) -> EngineError:
+    def _has_ended(self) -> bool:
+        if self._process is not None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(timeout=_ENDING)
+        return not self.alive
+
+    def _dropped(self, what: str) -> Dropped:
+        return Dropped(
+            f"ssh to {self._arguments[-1]}: {what}",
+            f"Run again; if that is no better, try by hand: ssh {_by_hand(self._arguments)}",
+        )
+
+    def _failure(self, late: bool) -> EngineError:
         if self._stopped.is_set():
             return EngineError("stopped while connecting")
         with contextlib.suppress(OSError):
-            return explain(self._log.read_bytes()[:_LOG_LIMIT], self._arguments)
-        return explain(b"", self._arguments)
+            if log := self._log.read_bytes()[:_LOG_LIMIT].strip():
+                return explain(log, self._arguments)
+        if late:
+            return EngineUnavailable(
+                f"ssh to {self._arguments[-1]}: no connection in time, and no word why",
+                f"Check the network; try by hand: ssh {_by_hand(self._arguments)}",
+            )
+        return self._dropped("the connection was lost while it was made")
+
+
+def _sweep() -> None:
+    """Remove what runs left that were killed between two ssh, when nobody watched over it."""
+    for place in {tempfile.gettempdir(), "/tmp"}:
+        for folder in Path(place).glob(f"{_PREFIX}*"):
+            with contextlib.suppress(OSError):
+                if is_dead((folder / "owner").read_text()):
+                    shutil.rmtree(folder)
+
+
+def _by_hand(arguments: tuple[str, ...]) -> str:
+    return shlex.join(argument for argument in arguments if argument != "--")
 
 
 def explain(log: bytes, arguments: tuple[str, ...]) -> EngineUnavailable:
@@ -193,14 +243,14 @@ def explain(log: bytes, arguments: tuple[str, ...]) -> EngineUnavailable:
     text = log.decode("utf-8", "replace")
     lines = [plain(line).strip() for line in text.splitlines() if line.strip()]
     said = lines[-1][:300] if lines else "it did not say why"
-    by_hand = shlex.join(argument for argument in arguments if argument != "--")
+    by_hand = _by_hand(arguments)
     for words, meaning, remedy in _REMEDIES:
         if any(word in text for word in words.split("|")):
             return EngineUnavailable(
                 f"ssh to {arguments[-1]}: {meaning} ({said})", remedy.format(by_hand)
             )
-    return EngineUnavailable(
-        f"ssh to {arguments[-1]} failed: {said}", f"Try by hand: ssh {by_hand}"
+    return Dropped(
+        f"ssh to {arguments[-1]} failed: {said}", f"Run again, or try by hand: ssh {by_hand}"
     )
 
 

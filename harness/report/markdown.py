@@ -17,9 +17,9 @@ from harness.report.summary import (
     headline,
     image,
     image_note,
+    named_rows,
     outcomes,
     patch_words,
-    platform_name,
     same_tests,
     skipped,
 )
@@ -84,12 +84,12 @@ def _platforms(report: Report, limit: int, *, several: bool) -> list[str]:
     rows = [
         (
             *([code(row.case.id)] if several else []),
-            prose(platform_name(row)),
+            prose(name),
             _image_cell(row),
             _totals_cell(row, Arm.UNPATCHED),
             _totals_cell(row, Arm.PATCHED),
         )
-        for row in report.rows[:limit]
+        for name, row in named_rows(report)[:limit]
     ]
     return table(header, rows) + cut_note(len(rows), len(report.rows), "rows")
 
@@ -120,13 +120,15 @@ def _flips(group: Group, limit: int) -> list[str]:
     if not nodes:
         return []
     lines = [f"**Flips** ({_same(group)}):", ""]
-    header = ("node ID", *(prose(label) for label in group.labels), "fails unpatched with")
+    labels = group.labels[:limit]
+    header = ("node ID", *(prose(label) for label in labels), "fails unpatched with")
     rows = []
     for node_id in nodes[:limit]:
         found = {label: (row, verdict) for label, row, verdict in group.found[node_id]}
-        on = [_flip_cell(*found[label]) if label in found else "–" for label in group.labels]
+        on = [_flip_cell(*found[label]) if label in found else "–" for label in labels]
         rows.append((code(group.shorten(node_id)), *on, _red(group, node_id)))
-    return lines + table(header, rows) + cut_note(len(rows), len(nodes), "node IDs")
+    lines += table(header, rows) + cut_note(len(rows), len(nodes), "node IDs")
+    return lines + cut_note(len(labels), len(group.labels), "columns of rows")
 
 
 def _same(group: Group) -> str:

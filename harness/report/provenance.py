@@ -5,8 +5,9 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 
-from harness.outcome import Arm
-from harness.record import ArmEvidence, Failure, Probe
+from harness.comparable import sentence
+from harness.outcome import Arm, ArmStatus
+from harness.record import ArmEvidence, ArmRecord, Failure, Probe
 from harness.report.summary import Group, arm_named, failure_words, groups
 from harness.report.text import CUT, code, count, oneline, prose, table
 from harness.verdict import Report, Row
@@ -62,7 +63,8 @@ def _arms(row: Row) -> list[str]:
             continue
         rows.append((name, left, "the same" if left == right != _NONE else right))
     if not rows:
-        return ["No arm left evidence."]
+        ended = "" if row.run.finished else ": the run was interrupted before its end"
+        return [f"No arm left evidence{ended}."]
     return table(("", "unpatched", "patched"), rows)
 
 
@@ -71,10 +73,10 @@ def _facts(arm: ArmEvidence | None) -> dict[str, str]:
     if arm is None:
         return {}
     record, staging = arm.record, arm.record.staging
+    interrupted = record.status is ArmStatus.INTERRUPTED
     facts = {
-        "status": f"{record.status.value}{_because(record.reason)}",
-        "started": _when(record.started),
-        "took": f"{record.duration:.2f} s",
+        "status": record.reason if interrupted else record.status.value + _because(record.reason),
+        **_times(record),
         "command": _code(" ".join(record.command), 700),
         "exit status": "none" if record.exit_code is None else str(record.exit_code),
         "image": f"{code(record.image.name)} {_code(record.image.digest)}",
@@ -83,7 +85,7 @@ def _facts(arm: ArmEvidence | None) -> dict[str, str]:
         "device access": ", ".join(prose(word) for word in record.access[:20]),
         "events": _prose("; ".join(record.notes), 700),
         "environment variables": _code(record.environment_sha256),
-        "collected": count(len(arm.results.collected), "test"),
+        "collected": "" if interrupted else count(len(arm.results.collected), "test"),
     }
     if staging:
         facts |= {
@@ -98,6 +100,13 @@ def _facts(arm: ArmEvidence | None) -> dict[str, str]:
         "not looked at" if changed is None else _changed(changed) if changed else "unchanged"
     )
     return facts | _probe(record.probe)
+
+
+def _times(record: ArmRecord) -> dict[str, str]:
+    if record.started:
+        return {"started": _when(record.started), "took": f"{record.duration:.2f} s"}
+    unknown = record.status is ArmStatus.INTERRUPTED
+    return {"started": _when("") if unknown else "never", "took": ""}
 
 
 def _probe(probe: Probe | None) -> dict[str, str]:
@@ -127,7 +136,7 @@ def _files(row: Row) -> list[str]:
     found = []
     for arm in Arm:
         evidence = arm_named(row, arm)
-        if evidence is not None:
+        if evidence is not None and evidence.record.files:
             files = [
                 f"  - {code(name)}: {_code(digest)}"
                 for name, digest in list(evidence.record.files.items())[:20]
@@ -168,7 +177,7 @@ def _failure(node_id: str, arm: Arm, failure: Failure, where: str) -> Iterator[s
 
 
 def _because(reason: str) -> str:
-    return f": {prose(reason, 700)}" if reason else ""
+    return f": {prose(sentence(reason), 700)}" if reason else ""
 
 
 def _changed(changed: tuple[str, ...]) -> str:

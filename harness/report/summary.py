@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from harness.case import Case, Role, family
-from harness.outcome import Arm, Outcome, totals
-from harness.record import ArmEvidence, Failure, ImageIdentity, Staging, TargetRecord
+from harness.case import Case, Role
+from harness.outcome import Arm, ArmStatus, Outcome, totals
+from harness.record import ArmEvidence, Failure, ImageIdentity, Staging
+from harness.report.naming import full_name, labels_and_names
 from harness.report.text import count, listed, short
 from harness.verdict import NodeVerdict, Overall, Report, Row, Verdict
-
-_FAMILY_NAMES = {"cpu": "CPU", "cuda": "CUDA", "xpu": "XPU", "rocm": "ROCm"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
     """The rows of one case, each with a label that no other row of the case has.
 
+    ``names`` are the labels with the devices, for tables that have the room.
     ``file`` is the test file that all node IDs are of, or an empty string where they differ;
     ``found`` has each node ID's verdicts with their rows and labels, in the case's order.
     """
@@ -26,6 +26,7 @@ class Group:
     case: Case
     rows: tuple[Row, ...]
     labels: tuple[str, ...]
+    names: tuple[str, ...]
     file: str
     found: dict[str, list[tuple[str, Row, NodeVerdict]]]
 
@@ -58,22 +59,22 @@ def groups(report: Report) -> tuple[Group, ...]:
 
 def platform_name(row: Row) -> str:
     """The platform with its device: ``NVIDIA H200 (sm90)``, ``CPU (Xeon …)``; and a named host."""
-    short_name = _short_platform(row)
-    if not row.device:
-        name = short_name
-    elif family(row.platform) == "cpu":
-        name = f"CPU ({row.device})"
-    else:
-        name = f"{row.device} ({short_name})"
-    target = row.evidence.target
-    return f"{name} on {target.host_name}" if target.host_name else name
+    return full_name(row)
+
+
+def named_rows(report: Report) -> list[tuple[str, Row]]:
+    """All rows with their names in full: device, platform, and what tells their labels apart."""
+    return [
+        named for group in groups(report) for named in zip(group.names, group.rows, strict=True)
+    ]
 
 
 def image(row: Row) -> ImageIdentity:
     """What the arms ran in, as the first arm that left evidence says."""
     for _, arm in arms(row):
         return arm.record.image
-    return ImageIdentity(name=row.evidence.target.image, digest="", note="never started")
+    note = "never started" if row.run.finished else "interrupted before its end"
+    return ImageIdentity(name=row.evidence.target.image, digest="", note=note)
 
 
 def image_note(row: Row) -> str:
@@ -89,6 +90,8 @@ def arm_totals(row: Row, arm: Arm) -> str:
     evidence = row.evidence.unpatched if arm is Arm.UNPATCHED else row.evidence.patched
     if evidence is None:
         return "no evidence"
+    if evidence.record.status is ArmStatus.INTERRUPTED:
+        return "interrupted"
     words = totals(row.unpatched if arm is Arm.UNPATCHED else row.patched)
     staging = evidence.record.staging
     return f"{words} (patch reversed)" if staging and staging.action == "reversed" else words
@@ -201,7 +204,7 @@ def arm_named(row: Row, arm: Arm) -> ArmEvidence | None:
 
 
 def _group(rows: list[Row]) -> Group:
-    labels = _labels(rows)
+    labels, names = labels_and_names(rows)
     found: dict[str, list[tuple[str, Row, NodeVerdict]]] = {n.id: [] for n in rows[0].case.nodes}
     for label, row in zip(labels, rows, strict=True):
         for verdict in row.nodes:
@@ -211,6 +214,7 @@ def _group(rows: list[Row]) -> Group:
         case=rows[0].case,
         rows=tuple(rows),
         labels=labels,
+        names=names,
         file=files.pop() if len(files) == 1 else "",
         found={node_id: verdicts for node_id, verdicts in found.items() if verdicts},
     )
@@ -262,37 +266,3 @@ def _offsets(staging: Staging) -> str:
     named = [f"{hunk.file} hunk {hunk.number} by {hunk.offset:+d}" for hunk in moved[:20]]
     more = f" and {len(moved) - 20} more" if len(moved) > 20 else ""
     return f", {len(moved)} of them at another line: {', '.join(named)}{more}"
-
-
-def _short_platform(row: Row) -> str:
-    name, _, detail = row.platform.partition("-")
-    if name in ("cuda", "rocm") and detail:
-        return detail
-    return _FAMILY_NAMES.get(name, f"{row.platform or 'unknown'} platform")
-
-
-def _labels(rows: Sequence[Row]) -> tuple[str, ...]:
-    """Name rows as briefly as tells them apart: platform, then engine, host, image, then number."""
-    platforms = [_short_platform(row) for row in rows]
-    targets = [row.evidence.target for row in rows]
-    engines = [t.engine for t in targets]
-    hosts = [f"on {host_words(t)}" for t in targets]
-    images = [t.image for t in targets]
-    for parts in (
-        (platforms,),
-        (platforms, engines),
-        (platforms, hosts),
-        (platforms, engines, images),
-        (platforms, hosts, images),
-    ):
-        labels = [" ".join(words) for words in zip(*parts, strict=True)]
-        if len(set(labels)) == len(labels):
-            return tuple(labels)
-    engine_labels = map(" ".join, zip(platforms, engines, strict=True))
-    return tuple(f"{label} (row {number})" for number, label in enumerate(engine_labels, 1))
-
-
-def host_words(target: TargetRecord) -> str:
-    """The host as harness.toml or --host names it, else its own name; with the device asked for."""
-    name = target.host_name or target.host or "an unknown host"
-    return f"{name} {target.device}" if target.device else name

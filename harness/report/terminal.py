@@ -20,9 +20,9 @@ from harness.report.summary import (
     headline,
     image,
     image_note,
+    named_rows,
     outcomes,
     patch_words,
-    platform_name,
     skipped,
     tally,
 )
@@ -166,17 +166,17 @@ def _why(node: NodeVerdict) -> str:
 def _totals(out: Printer, report: Report, *, several: bool) -> None:
     """One entry for each row: what both arms did, in pytest's words."""
     if out.width < WIDE:
-        for row in report.rows[:_MOST]:
+        for name, row in named_rows(report)[:_MOST]:
             case = f"{row.case.id}: " if several else ""
-            out.line(f"{case}{texts.oneline(platform_name(row))}, {_image(row)}")
+            out.line(f"{case}{texts.oneline(name)}, {_image(row)}")
             out.line(f"  {_both(row)}", style="bold red" if row.refused else "bold")
     else:
         table = Table(header_style="bold")
-        for name in (*(["case"] if several else []), "platform", "image"):
-            table.add_column(name, overflow="fold")
+        for column in (*(["case"] if several else []), "platform", "image"):
+            table.add_column(column, overflow="fold")
         table.add_column(out.text("unpatched  →  patched"), no_wrap=True)
-        for row in report.rows[:_MOST]:
-            cells = [texts.oneline(platform_name(row)), _image(row), _both(row)]
+        for name, row in named_rows(report)[:_MOST]:
+            cells = [texts.oneline(name), _image(row), _both(row)]
             named = [row.case.id, *cells] if several else cells
             table.add_row(*(out.text(cell) for cell in named))
         out.console.print(table)

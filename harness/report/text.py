@@ -26,6 +26,8 @@ _WORD = re.compile(rf"[\"'(]*{_BODY}[)\"'.,:;?]*|[@→·…×+=/]|-")
 #: What GitHub, or a repository's own references, would link all the same: ``www.``, ``GH-1``,
 #: ``ABC-1``, and anything that may be the hash of a commit.
 _LINKED = re.compile(r"www\.|[a-z]-\d|\b[0-9a-f]{7,}\b", re.IGNORECASE)
+#: One mark of punctuation at the end: what ends in several (``..``, ``a::``) needs all of them.
+_PUNCTUATED = re.compile(r"(.*[^\s.,:;])([.,:;])")
 #: How an item may begin without becoming a list, a heading or a rule of its own.
 _FIRST = re.compile(r"[\"'(]*[^\W\d]|\d+[,:;]?$")
 
@@ -72,13 +74,22 @@ def prose(text: str, limit: int = 300) -> str:
     risky: list[str] = []
     for word in oneline(text, limit).split(" "):
         if _harmless(word, first=not parts and not risky):
-            parts += [code(" ".join(risky), 2 * limit)] if risky else []
+            parts += [_span(risky, limit)] if risky else []
             risky = []
             parts.append(word)
         elif word:
             risky.append(word)
-    parts += [code(" ".join(risky), 2 * limit)] if risky else []
+    parts += [_span(risky, limit)] if risky else []
     return " ".join(parts) or "(empty)"
+
+
+def _span(words: list[str], limit: int) -> str:
+    """Words in one code span; the sentence's punctuation after the last is not part of it."""
+    text = " ".join(words)
+    punctuated = _PUNCTUATED.fullmatch(text)
+    if punctuated is None:
+        return code(text, 2 * limit)
+    return code(punctuated[1], 2 * limit) + punctuated[2]
 
 
 def cells(*texts: str) -> str:

@@ -80,7 +80,8 @@ def test_a_failure_says_why(project: Cli) -> None:
     write_case(project.cwd / "cases" / "wrong", signature={"exception": "KeyError"})
     done = run_pytest(project, "cases/wrong")
     assert done.returncode == 1
-    assert "wrong-red on cpu: raised TypeError, declared KeyError" in done.stdout
+    assert "wrong-red on CPU (" in done.stdout
+    assert "): raised TypeError, declared KeyError" in done.stdout
     assert "evidence:" in done.stdout
     assert "harness/pytest_plugin.py" not in done.stdout
 

@@ -16,8 +16,9 @@ from support import sshd as servers
 from support.required import lacking
 from support.sshd import Sshd, wait_for
 
+from harness.engines.commands import redact
 from harness.engines.link import Link
-from harness.engines.tunnel import SSH_CONFIG, destination
+from harness.engines.tunnel import SSH_CONFIG, Tunnel, destination
 from harness.errors import EngineError, EngineUnavailable
 from harness.settings import Host
 
@@ -35,6 +36,17 @@ try:
 except KeyboardInterrupt:
     print("answers", link.client.ping(), flush=True)
 link.close()
+"""
+RECONNECTS = """
+import os, sys
+from harness.engines.link import Link
+from harness.settings import Host
+link = Link(Host(name="loop", docker=sys.argv[1]))
+client = link.client
+os.write(1, b"linked\\n")
+link.tell = lambda text: os.write(1, f"{text}\\n".encode())
+sys.stdin.readline()
+link.call("asking", client.ping)
 """
 
 
@@ -71,7 +83,7 @@ def test_docker_host_and_a_path_in_the_url_lead_the_same_way(
     monkeypatch.setenv("DOCKER_HOST", sshd.url(path=SOCKET))
     link = Link(Host())
     assert link.client.ping() and sshd.clients()
-    assert link.name == sshd.url(path=SOCKET)
+    assert link.name == redact(sshd.url(path=SOCKET))
     link.close()
 
 
@@ -203,6 +215,157 @@ def test_stop_ends_the_wait_for_a_host(sshd: Sshd) -> None:
     timer.join()
     link.stop()
     link.close()
+
+
+def test_who_cleans_up_after_ctrl_c_does_not_wait_for_a_host(sshd: Sshd) -> None:
+    link = Link(Host(name="loop", docker=sshd.url()))
+    client = link.client
+    sshd.stop()
+    began = time.monotonic()
+    for _ in range(3):
+        try:
+            raise KeyboardInterrupt("the first")
+        except KeyboardInterrupt:
+            with pytest.raises(KeyboardInterrupt, match="the first"):
+                link.call("removing", client.ping)
+            with pytest.raises(KeyboardInterrupt, match="the first"):
+                link.client  # noqa: B018 - this connects again, too
+    assert time.monotonic() - began < 2
+    link.close()
+
+
+def test_who_cleans_up_after_ctrl_c_connects_again_where_that_is_quick(sshd: Sshd) -> None:
+    link = Link(Host(name="loop", docker=sshd.url()))
+    client = link.client
+    assert sshd.drop()
+    try:
+        raise KeyboardInterrupt
+    except KeyboardInterrupt:
+        assert link.call("removing", client.ping)
+    assert link.made == 1
+    link.close()
+
+
+def test_what_a_clean_up_meets_does_not_hide_the_ctrl_c(sshd: Sshd) -> None:
+    link = Link(Host(name="loop", docker=sshd.url()))
+    client = link.client
+    try:
+        raise KeyboardInterrupt("the first")
+    except KeyboardInterrupt:
+        with pytest.raises(KeyboardInterrupt, match="the first"):
+            link.call("asking", lambda: client.containers.get("no-such-container-of-the-harness"))
+    link.close()
+
+
+def test_a_lost_connection_is_told_when_it_begins_and_when_it_ends(sshd: Sshd) -> None:
+    link = Link(Host(name="loop", docker=sshd.url()))
+    client, told = link.client, list[str]()
+    link.tell = told.append
+    sshd.stop()
+    timer = threading.Timer(1, sshd.start)
+    timer.start()
+    assert link.call("asking", client.ping)
+    timer.join()
+    begins, ends = told
+    assert begins == "connection to loop lost: trying again for up to 120 s"
+    assert ends.startswith("connection to loop made again after ") and ends.endswith(" s")
+    link.close()
+
+
+def test_what_is_not_made_again_says_that_the_connection_was_lost(sshd: Sshd) -> None:
+    link = Link(Host(name="loop", docker=sshd.url()))
+    api, nothing = link.client.api, {"filters": '{"label": ["no-such-label-of-the-harness"]}'}
+    timer = threading.Timer(0.5, sshd.drop)
+    timer.start()
+    with (
+        pytest.raises(
+            EngineError, match=r"connection to loop was lost while watching\n.*Run again"
+        ),
+        link.once("watching"),
+        api.get(f"{api.base_url}/events", params=nothing, stream=True, timeout=30) as answer,
+    ):
+        for _ in answer.iter_lines():
+            pass
+    timer.join()
+    with pytest.raises(EngineError, match="failed while reading: disk full"), link.once("reading"):
+        raise OSError("disk full")
+    link.close()
+
+
+@pytest.mark.parametrize("drops", [1, 2])
+def test_a_drop_while_the_connection_is_made(
+    sshd: Sshd, monkeypatch: pytest.MonkeyPatch, drops: int
+) -> None:
+    opened, left = Tunnel.open, drops
+
+    def open_and_lose(tunnel: Tunnel, limit: float = 40.0) -> None:
+        nonlocal left
+        opened(tunnel, limit)
+        left -= 1
+        if left >= 0:
+            assert sshd.drop()
+
+    monkeypatch.setattr(Tunnel, "open", open_and_lose)
+    if drops == 1:
+        link = Link(Host(name="loop", docker=sshd.url()))
+        assert link.client.ping()
+        link.close()
+    else:
+        words = problem_of(sshd.url())
+        assert "the connection was lost while it was made" in words and "Run again" in words
+    wait_for(lambda: not sshd.left(), "ssh is left")
+
+
+def test_a_drop_before_the_host_said_anything(sshd: Sshd) -> None:
+    sshd.stop()
+    with servers.socket.create_server(("127.0.0.1", sshd.port)) as server:
+
+        def hang_up() -> None:
+            for _ in range(2):
+                server.accept()[0].close()
+
+        thread = threading.Thread(target=hang_up)
+        thread.start()
+        words = problem_of(sshd.url())
+        thread.join(10)
+    assert not thread.is_alive(), "there was no second attempt"
+    assert "ssh to" in words and "Run again" in words and "did not say why" not in words
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("unix:///nowhere/docker.sock", "there is no socket /nowhere/docker.sock"),
+        ("tcp://127.0.0.1:1", "nothing listens on 127.0.0.1:1"),
+        ("tcp://no-such-host.invalid:1", "the host no-such-host.invalid is not known"),
+    ],
+)
+def test_a_daemon_that_is_not_there(url: str, why: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert problem_of(url).startswith(f"no Docker daemon answers on loop: {why}\n")
+    monkeypatch.setenv("DOCKER_HOST", url)
+    with pytest.raises(EngineUnavailable, match=f"^no Docker daemon answers: {why}\n.*DOCKER_HOST"):
+        Link(Host()).client  # noqa: B018 - connecting is the point
+
+
+def test_what_a_harness_leaves_that_is_killed_while_it_connects_again(sshd: Sshd) -> None:
+    holder = subprocess.Popen(
+        [sys.executable, "-c", RECONNECTS, sshd.url()],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with holder:
+        assert holder.stdin is not None and holder.stdout is not None
+        assert holder.stdout.readline() == "linked\n"
+        (folder,) = sshd.folders()
+        sshd.stop()
+        holder.stdin.write("go\n")
+        holder.stdin.flush()
+        assert "lost: trying again" in holder.stdout.readline()
+        wait_for(lambda: not sshd.left() and folder.exists(), "it is not between two attempts")
+        holder.kill()
+    Tunnel(sshd.url(), threading.Event()).close()
+    assert not folder.exists()
 
 
 def test_only_calls_to_another_host_are_made_again(monkeypatch: pytest.MonkeyPatch) -> None:

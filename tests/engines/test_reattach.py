@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,8 @@ from harness.engines.docker import DockerEngine
 from harness.engines.stream import Stream
 from harness.engines.tunnel import SSH_CONFIG
 from harness.errors import EngineError
+from harness.image import from_reference
+from harness.parallel import Stop, left, side_by_side
 from harness.settings import Host
 from harness.verdict import Overall, Verdict
 
@@ -374,6 +377,113 @@ def killed(url: str, label: str, lease: float, environment: Environment) -> None
         holder.stdin.close()
         assert holder.stdout.readline() == b"open\n"
         holder.kill()
+
+
+def test_a_drop_while_an_image_is_pulled_is_named_with_a_remedy(
+    remote: DockerEngine, sshd: Sshd
+) -> None:
+    def drop(text: str) -> None:
+        if text.startswith("pulling"):
+            sshd.stop()
+
+    image = from_reference("127.0.0.1:9/no/such:1")
+    with pytest.raises(EngineError) as caught:
+        remote.prepare(image, on_step=drop)
+    assert caught.value.problem.startswith("the connection to loop was lost while preparing image")
+    assert caught.value.remedy == "Run again."
+
+
+def test_a_drop_while_leftovers_are_looked_for(remote: DockerEngine, sshd: Sshd) -> None:
+    assert remote.client.ping() and sshd.drop()
+    remote.reap()
+    assert len(remote.link.drops) == 1
+
+
+def test_ctrl_c_while_the_host_is_away_ends_at_once_and_says_what_is_left(
+    docker_environments: DockerEnvironments, sshd: Sshd, tmp_path: Path
+) -> None:
+    slow = golden.TESTS + "\n\ndef test_slow():\n    import time\n    time.sleep(60)\n"
+    controls = (golden.CONTROL, f"{golden.FILE}::test_slow")
+    write_case(tmp_path / "cases" / "mini", tests={golden.FILE: slow}, controls=controls)
+    docker_environments.target(Spec())
+    image = docker_environments.made[Spec()]
+    host = f"loop={sshd.url()}"
+    child = subprocess.Popen(
+        [sys.executable, "-m", "harness", "ab", "mini", "--image", image, "--host", host],
+        cwd=tmp_path,
+        env={**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with child:
+        assert child.stderr
+        for said in ("test_slow", "connection to loop lost: trying again for up to 120 s"):
+            if said.startswith("connection"):
+                sshd.stop()
+            assert any(said in line for line in child.stderr)
+        time.sleep(2.5)
+        began = time.monotonic()
+        child.send_signal(signal.SIGINT)
+        said = child.stderr.read()
+        assert child.wait(30) == 130
+        assert time.monotonic() - began < 3
+    client = docker_environments.engine.client
+    (run,) = (tmp_path / "reports" / "mini").iterdir()
+    everything = client.containers.list(
+        all=True, filters={"label": "ab-harness.run"}, ignore_removed=True
+    )
+    (its,) = [c for c in everything if c.labels["ab-harness.run"].startswith(run.name)]
+    its.remove(force=True)
+    assert f"container {its.name} on loop: it ends and is removed by itself within 10 min" in said
+    assert "everything that was started is removed" not in said
+    wait_for(lambda: not sshd.left(), "ssh is left")
+
+
+def test_ctrl_c_ends_rows_of_several_hosts_that_are_away(
+    sshd: Sshd,
+    environment: Environment,
+    label: str,
+    containers: Callable[[], list[Any]],
+) -> None:
+    engines = [DockerEngine(host=Host(name=name, docker=sshd.url())) for name in ("one", "two")]
+    told = list[str]()
+    for engine in engines:
+        engine.link.tell = told.append
+
+    def arm(engine: DockerEngine) -> None:
+        with engine.open(environment, label=label) as sandbox:
+            try:
+                python(sandbox, COUNTS.format(n=600, end=""), Output())
+            finally:
+                sandbox.get("work/journal", limit=10)
+
+    began = 0.0
+
+    def away() -> None:
+        nonlocal began
+        wait_for(lambda: len(containers()) == 2, "the arms do not start")
+        sshd.stop()
+        wait_for(lambda: len(told) == 2, "nobody found the connection lost")
+        began = time.monotonic()
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=away)
+    thread.start()
+    known = len(left())
+    with pytest.raises(KeyboardInterrupt):
+        side_by_side(
+            [partial(arm, engine) for engine in engines],
+            stop=Stop(),
+            on_stop=lambda: [engine.stop() for engine in engines],
+        )
+    assert time.monotonic() - began < 5
+    thread.join()
+    names = {one.name for one in containers()}
+    for one in containers():
+        one.remove(force=True)
+    assert {text.split()[1] for text in left()[known:]} == names and len(names) == 2
+    for engine in engines:
+        engine.close()
 
 
 class DropsInThePatchedArm(golden.Silent):

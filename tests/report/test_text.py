@@ -142,6 +142,21 @@ def test_only_the_words_that_need_it_become_code() -> None:
     assert text.prose(raw) == "failed with KeyError: `'a_b'` at `pkg/mod.py:3` for `@octocat #12`"
 
 
+@pytest.mark.parametrize(
+    ("raw", "expected"),
+    [
+        ("root@127.0.0.1: no sha256:ID.", "`root@127.0.0.1`: no `sha256:ID`."),
+        ("see a_b, then c_d; e", "see `a_b`, then `c_d`; e"),
+        ("a_b, c_d, e", "`a_b, c_d`, e"),
+        ("a path such as a_b/.. ends", "a path such as `a_b/..` ends"),
+        ("std_x:: is", "`std_x::` is"),
+        ("a_b ... c", "`a_b ...` c"),
+    ],
+)
+def test_the_punctuation_of_a_sentence_is_no_code(raw: str, expected: str) -> None:
+    assert text.prose(raw) == expected
+
+
 def test_terminal_text_fits_the_encoding() -> None:
     assert text.terminal("failed → passed é", "utf-8") == "failed → passed é"
     assert text.terminal("failed → passed é", "ascii") == "failed -> passed \\xe9"
