@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -50,7 +51,7 @@ class RowRun:
             for plan in plans:
                 self._never_started(plan, self.target.failure)
             return
-        with device_lock(self.cache, self.device, self.progress):
+        with device_lock(self.cache, self.device, self.folder.path.name, self.progress):
             for plan in plans:
                 self.progress.arm(self.files.case.id, self.entry.slug, plan.arm)
                 self._arm(plan, self.target.environment)
@@ -95,8 +96,10 @@ class RowRun:
 
 
 @contextlib.contextmanager
-def device_lock(cache: Path, device: str, progress: Progress) -> Iterator[None]:
+def device_lock(cache: Path, device: str, run: str, progress: Progress) -> Iterator[None]:
     """One row at a time on a device, of all runs that use this cache folder.
+
+    ``run`` is what those who wait are told.
 
     Raises:
         EngineError: the cache folder cannot be written.
@@ -112,15 +115,26 @@ def device_lock(cache: Path, device: str, progress: Progress) -> Iterator[None]:
             "Set XDG_CACHE_HOME to a folder of yours.",
         ) from error
     lock = FileLock(folder / f"{device}.lock")
+    holder = folder / f"{device}.txt"
     try:
         lock.acquire(timeout=0)
     except Timeout:
-        progress.step(f"waiting for another run on this device ({device})")
+        progress.step(f"waiting for {_told(holder)} on this device ({device})")
         while not lock.is_locked:
             with contextlib.suppress(Timeout):
                 lock.acquire(timeout=1)
             progress.tick()
     try:
+        with contextlib.suppress(OSError):  # a courtesy: the lock does not depend on it
+            holder.write_text(f"run {run}, process {os.getpid()},")
         yield
     finally:
+        holder.unlink(missing_ok=True)
         lock.release()
+
+
+def _told(holder: Path) -> str:
+    """Who has the device, as they wrote; it is a file that anybody could write."""
+    with contextlib.suppress(OSError, UnicodeDecodeError):
+        return holder.read_text()[:200] or "another run"
+    return "another run"

@@ -7,10 +7,13 @@ from pathlib import Path
 
 import pytest
 from support import podman as podmans
+from support import sshd as servers
 from support.golden import BASE, DockerEnvironments, LocalEnvironments
 from support.required import lacking
+from support.sshd import Sshd
 
 from harness.engines.docker import DockerEngine
+from harness.engines.tunnel import SSH_CONFIG
 from harness.settings import Host
 
 CONTAINERS = [
@@ -57,6 +60,16 @@ def podman_environments(podman: podmans.Podman) -> Iterator[DockerEnvironments]:
     yield environments
     environments.close()
     environments.engine.close()
+
+
+@pytest.fixture
+def sshd(docker_reason: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sshd]:
+    """A real sshd on loopback, which leads to the Docker daemon; ssh knows it."""
+    if docker_reason:
+        lacking(docker_reason)
+    with servers.running() as server:
+        monkeypatch.setenv(SSH_CONFIG, str(server.config))
+        yield server
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +18,7 @@ from harness.errors import EngineError
 from harness.image import Image, from_reference
 from harness.parallel import Stop
 from harness.record import ImageIdentity
+from harness.rows import device_lock
 from harness.settings import Host
 from harness.targets import Target, Wanted
 
@@ -126,3 +129,23 @@ def test_a_target_that_could_not_be_made_ready_is_a_row_of_its_own(tmp_path: Pat
     report = workflow.assess([folder])
     assert "ssh: no such host" in report.rows[0].refused[0]
     assert "ssh: no such host" in (folder / "report.md").read_text()
+
+
+def test_who_waits_is_told_for_whom(tmp_path: Path) -> None:
+    told, ready = Silent(), threading.Event()
+
+    def second() -> None:
+        with device_lock(tmp_path, "vm-cpu", "second", told):
+            ready.set()
+
+    with device_lock(tmp_path, "vm-cpu", "first", Silent()):
+        thread = threading.Thread(target=second)
+        thread.start()
+        while not told.told:
+            time.sleep(0.01)
+        assert not ready.is_set()
+    thread.join(20)
+    assert ready.is_set()
+    expected = f"waiting for run first, process {os.getpid()}, on this device (vm-cpu)"
+    assert told.told == [expected]
+    assert not list((tmp_path / "locks").glob("*.txt"))

@@ -13,21 +13,17 @@ from support import sshd as servers
 from support.golden import DockerEnvironments, Spec
 from support.sshd import Sshd, wait_for
 
-from harness.engines.tunnel import SSH_CONFIG
-
 from .conftest import Cli
 
 pytestmark = pytest.mark.docker
 
 
-@pytest.fixture
-def sshd(
-    docker_environments: DockerEnvironments, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Sshd]:
-    with servers.running() as server:
-        monkeypatch.setenv(SSH_CONFIG, str(server.config))
-        yield server
-        wait_for(lambda: not server.clients(), "ssh is left")
+@pytest.fixture(autouse=True)
+def no_ssh_is_left(request: pytest.FixtureRequest) -> Iterator[None]:
+    sshd = request.getfixturevalue("sshd") if "sshd" in request.fixturenames else None
+    yield
+    if sshd:
+        wait_for(lambda: not sshd.clients(), "ssh is left")
 
 
 @pytest.fixture

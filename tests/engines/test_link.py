@@ -8,7 +8,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,7 +17,7 @@ from support.sshd import Sshd, wait_for
 
 from harness.engines.commands import redact
 from harness.engines.link import Link
-from harness.engines.tunnel import SSH_CONFIG, Tunnel, destination
+from harness.engines.tunnel import Tunnel, destination
 from harness.errors import EngineError, EngineUnavailable
 from harness.settings import Host
 
@@ -48,15 +47,6 @@ link.tell = lambda text: os.write(1, f"{text}\\n".encode())
 sys.stdin.readline()
 link.call("asking", client.ping)
 """
-
-
-@pytest.fixture
-def sshd(docker_reason: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sshd]:
-    if docker_reason:
-        lacking(docker_reason)
-    with servers.running() as server:
-        monkeypatch.setenv(SSH_CONFIG, str(server.config))
-        yield server
 
 
 def problem_of(url: str) -> str:

@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 from support import golden
-from support import sshd as servers
 from support.golden import DockerEnvironments, Spec, write_case
 from support.podman import Podman
 from support.sshd import Sshd, wait_for
@@ -22,7 +21,6 @@ from harness.engines import lease
 from harness.engines.base import Environment, ExecResult, Sandbox
 from harness.engines.docker import LABEL, DockerEngine
 from harness.engines.processes import owner
-from harness.engines.tunnel import SSH_CONFIG
 from harness.errors import EngineError
 from harness.settings import Host
 
@@ -41,13 +39,6 @@ def engine(podman: Podman) -> Iterator[DockerEngine]:
 @pytest.fixture
 def environment(podman_environments: DockerEnvironments) -> Environment:
     return podman_environments.target(Spec()).environment
-
-
-@pytest.fixture
-def sshd(monkeypatch: pytest.MonkeyPatch) -> Iterator[Sshd]:
-    with servers.running() as server:
-        monkeypatch.setenv(SSH_CONFIG, str(server.config))
-        yield server
 
 
 def containers(engine: DockerEngine, label: str) -> list[Any]:

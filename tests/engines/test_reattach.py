@@ -18,7 +18,6 @@ from typing import Any
 import pytest
 from docker import APIClient
 from support import golden
-from support import sshd as servers
 from support.golden import DockerEnvironments, Spec, by_id, write_case
 from support.sshd import Sshd, wait_for
 
@@ -26,7 +25,6 @@ from harness.engines import container
 from harness.engines.base import Environment, ExecResult, Sandbox
 from harness.engines.docker import DockerEngine
 from harness.engines.stream import Stream
-from harness.engines.tunnel import SSH_CONFIG
 from harness.errors import EngineError
 from harness.image import from_reference
 from harness.parallel import Stop, left, side_by_side
@@ -46,15 +44,6 @@ with engine.open(environment, label=label):
     print("open", flush=True)
     time.sleep(600)
 """
-
-
-@pytest.fixture
-def sshd(
-    docker_environments: DockerEnvironments, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Sshd]:
-    with servers.running() as server:
-        monkeypatch.setenv(SSH_CONFIG, str(server.config))
-        yield server
 
 
 @pytest.fixture
