@@ -68,10 +68,11 @@ class RowRun:
             raise
         except EngineError as error:
             current().check()  # what was stopped has not failed
+            reason = self.target.wanted.host.anonymous(str(error))
             if arm is None:
-                self._never_started(plan, str(error))
+                self._never_started(plan, reason)
                 return
-            record = arm.failed(str(error))
+            record = arm.failed(reason)
         self.folder.write_arm(self.entry, record)
 
     def _arm_run(self, plan: ArmPlan, environment: Environment, sandbox: Sandbox) -> ArmRun:

@@ -55,6 +55,11 @@ class Host:
     image: str = ""
     platform: str = ""
 
+    def anonymous(self, text: str) -> str:
+        """The text without the name of who logs in: evidence is for everybody."""
+        user = urlsplit(self.docker).username
+        return text.replace(f"{user}@", "***@") if user else text
+
 
 def parse_settings(text: str, *, where: str) -> dict[str, Host]:
     """Parse and check the text of a ``harness.toml``; return its hosts by name.

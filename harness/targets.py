@@ -182,8 +182,9 @@ def prepared(
                     raise
                 told.step(f"cannot be made ready: {row.key}: {error.problem}")
                 engine = available["local" if choice.engine == "local" else "docker"]
+                failure = row.host.anonymous(str(error))
                 found[row.key] = Target(
-                    wanted=row, engine=engine, environment=None, failure=str(error)
+                    wanted=row, engine=engine, environment=None, failure=failure
                 )
 
     by_host: dict[str, list[Wanted]] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -58,6 +59,7 @@ def test_a_host_that_is_away_costs_its_own_row_only(cli: Cli, sshd: Sshd, image:
     document = cli.json(
         "ab", "mini", "--image", image, "--host", f"away={away}", "--host", "local", code=3
     )
+    assert "nobody" not in json.dumps(document), "who logs in is nobody's business"
     lost, kept = document["rows"]
     assert "the host does not listen" in lost["refused"][0]
     assert not kept["refused"]
