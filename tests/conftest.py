@@ -58,6 +58,7 @@ def podman(docker_reason: str) -> Iterator[podmans.Podman]:
 def podman_environments(podman: podmans.Podman) -> Iterator[DockerEnvironments]:
     environments = DockerEnvironments(DockerEngine(host=Host(name="podman", docker=podman.url)))
     yield environments
+    podman.ensure()
     environments.close()
     environments.engine.close()
 
@@ -87,6 +88,8 @@ def local_environments(
 @pytest.fixture(params=["local", *CONTAINERS])
 def environments(request: pytest.FixtureRequest) -> LocalEnvironments | DockerEnvironments:
     """Each engine in turn: the contract is one and the same."""
+    if request.param == "podman":
+        request.getfixturevalue("podman").ensure()
     made = request.getfixturevalue(f"{request.param}_environments")
     assert isinstance(made, (LocalEnvironments, DockerEnvironments))
     return made
@@ -95,6 +98,8 @@ def environments(request: pytest.FixtureRequest) -> LocalEnvironments | DockerEn
 @pytest.fixture(params=CONTAINERS)
 def container_environments(request: pytest.FixtureRequest) -> DockerEnvironments:
     """Each container engine in turn."""
+    if request.param == "podman":
+        request.getfixturevalue("podman").ensure()
     made = request.getfixturevalue(f"{request.param}_environments")
     assert isinstance(made, DockerEnvironments)
     return made

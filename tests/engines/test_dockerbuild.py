@@ -186,9 +186,14 @@ def test_an_image_is_built_without_network(tmp_path: Path, shelf: Path, client: 
 
 
 def _run(client: Any, image_id: str, script: str) -> str:
-    out = client.containers.run(image_id, ["sh", "-c", script], remove=True, network_mode="none")
-    assert isinstance(out, bytes)
-    return out.decode()
+    # Not containers.run, which follows the log: Podman's may never end after a short command.
+    container = client.containers.create(image_id, ["sh", "-c", script], network_mode="none")
+    try:
+        container.start()
+        container.wait(timeout=60)
+        return str(container.logs(stderr=False).decode())
+    finally:
+        container.remove(force=True)
 
 
 @pytest.mark.parametrize("target", ["", "build"])

@@ -29,6 +29,11 @@ COUNTS = "import sys, time\nfor n in range(30):\n    print(n)\n    time.sleep(0.
 NAMES_ITSELF = "from harness.engines.processes import owner; print(owner())"
 
 
+@pytest.fixture(autouse=True)
+def service(podman: Podman) -> None:
+    podman.ensure()
+
+
 @pytest.fixture
 def engine(podman: Podman) -> Iterator[DockerEngine]:
     engine = DockerEngine(host=Host(name="podman", docker=podman.url))

@@ -38,13 +38,29 @@ class Podman:
         self.url = f"unix://{folder}/podman.sock"
         (folder / "containers.conf").write_text(CONF)
         self.log = (folder / "service.log").open("wb")
-        self.service = subprocess.Popen(
+        self.service = self._start()
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
             self.command("system", "service", "--time=0", self.url),
             env=self.environment(),
             stdin=subprocess.DEVNULL,
             stdout=self.log,
             stderr=subprocess.STDOUT,
+            start_new_session=True,  # a signal to the tests' process group is not for it
         )
+
+    def ensure(self) -> None:
+        """Start the service again if it has ended by itself: Podman 4.3's was seen to, once a run.
+
+        What it said last is printed, so that it stands beside whatever fails.
+        """
+        code = self.service.poll()
+        if code is not None:
+            said = (self.folder / "service.log").read_text(errors="replace")[-3000:]
+            print(f"Podman's service had ended with {code}; it said:\n{said}")
+            self.service = self._start()
+            assert not self.wait()
 
     def command(self, *arguments: str) -> list[str]:
         """The command line of this Podman, and of no other."""
