@@ -126,12 +126,17 @@ class Case:
 
     def fits(self, image: str) -> bool:
         """Whether the case can run in an image of this name or reference."""
-        return any(fnmatchcase(image, pattern) for pattern in self.images)
+        return image in self.images or any(fnmatchcase(image, p) for p in self.images)
 
     @property
     def default_image(self) -> str:
         """The first of ``images`` that is a name and no pattern, or an empty string."""
-        return next((name for name in self.images if not set(name) & set("*?[")), "")
+        return next((name for name in self.images if not _is_pattern(name)), "")
+
+
+def _is_pattern(image: str) -> bool:
+    """Whether it names many images; ``pypi:httpx[http2]==0.27.0`` names one."""
+    return bool(set(image) & set("*?" if image.startswith("pypi:") else "*?["))
 
 
 def family(platform: str) -> str:

@@ -16,6 +16,7 @@ from harness.image import Image, by_reference, from_reference, parse_image, pinn
 from harness.patch import Patch, for_package, parse_patch
 from harness.plan import CaseFiles
 from harness.settings import Host, parse_settings
+from harness.wheels import from_wheels, is_wheels
 
 SETTINGS = "harness.toml"
 _SKIPPED_NAMES = {"__pycache__", ".pytest_cache"}
@@ -108,11 +109,14 @@ def load_case(folder: Path) -> CaseFiles:
 def load_image(name: str, root: Path) -> Image:
     """The image of that name or of that reference under ``images/``, else a bare reference.
 
-    A reference with a digest is the folder's image too where the folder pins that digest.
+    A reference with a digest is the folder's image too where the folder pins that digest. What
+    begins with ``pypi:`` is made from wheels; no lock of it is looked for here.
 
     Raises:
         BadInput: an image.toml is wrong, the name is neither, or two folders have the reference.
     """
+    if is_wheels(name):
+        return from_wheels(name)
     toml = root / "images" / name / "image.toml"
     if unsafe_path(name) == "" and toml.is_file():
         return _image_of_folder(toml)
@@ -120,7 +124,7 @@ def load_image(name: str, root: Path) -> Image:
         known = ", ".join(image_names(root)) or f"none below {root}"
         raise BadInput(
             f"no image {name!r} under images/",
-            f"Known: {known}; or give a container reference, name:tag.",
+            f"Known: {known}; or give a container reference, name:tag, or pypi:NAME==VERSION.",
         )
     bare = from_reference(name)
     folders = [

