@@ -13,8 +13,10 @@ import hashlib
 import json
 import os
 import platform
+import re
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from packaging.requirements import Requirement
@@ -23,6 +25,7 @@ from harness.engines.base import OnStep
 from harness.engines.commands import Ended, plain, run_all
 from harness.engines.packages import (
     REMEDY,
+    PipSettings,
     parse_lock,
     pip_settings,
     uv_argv,
@@ -43,7 +46,6 @@ _ASKED = "requirements.in"
 _LIBC = "manylinux_2_36"
 #: What uv says where the index, and not the requirement, is to blame.
 _UNREACHABLE = "network was disabled|could not be queried|Failed to fetch|Request failed"
-_UNKNOWN = "was not found in the package registry|not found in the provided package locations"
 
 
 def ensure(image: Image, cache: Path, on_step: OnStep) -> Image:
@@ -93,10 +95,8 @@ def newest(name: str, *, python: str = "") -> str:
     """
     wheels = parse_wheels(f"{PREFIX}{name}==0")  # for the check of the name alone
     bare = Requirement(wheels.requirements[0]).name
-    ended, text = _compile([bare], python or wheels.major_minor, "--no-deps")
-    if ended.code != 0:
-        raise _refusal(ended, bare, f"the newest release of {bare}", python or wheels.major_minor)
-    return parse_lock(text)[0].version
+    what = f"the newest release of {bare}"
+    return parse_lock(_compile([bare], python or wheels.major_minor, what, "--no-deps"))[0].version
 
 
 def _folder(wheels: Wheels, cache: Path) -> Path:
@@ -113,16 +113,32 @@ def _platform() -> str:
 
 
 def _resolve(wheels: Wheels) -> str:
-    ended, text = _compile(list(wheels.requirements), wheels.major_minor, "--generate-hashes")
-    if ended.code != 0:
-        first = Requirement(wheels.requirements[0])
-        raise _refusal(ended, first.name, str(wheels), wheels.major_minor, str(first.specifier))
+    text = _compile(wheels.requirements, wheels.major_minor, str(wheels), "--generate-hashes")
     return f"# {wheels}, Python {wheels.major_minor}, {_platform()}\n{text}"
 
 
-def _compile(requirements: list[str], python: str, *more: str) -> tuple[Ended, str]:
-    """Run ``uv pip compile``; return how it ended and the lock that it wrote."""
+def _compile(requirements: Sequence[str], python: str, what: str, *more: str) -> str:
+    """Run ``uv pip compile`` and return the lock that it wrote.
+
+    Raises:
+        BadInput: there are no such packages, with the nearest remedy.
+        EngineError: the index is out of reach.
+    """
     settings = pip_settings()
+    ended, text = _uv(requirements, python, settings, *more)
+    if ended.code == 0:
+        return text
+    # Offline, uv does not tell a release that is not there from one that it may not look for.
+    offline = bool(os.environ.get("UV_OFFLINE")) and not settings.no_index
+    if ended.code != 1 or offline or ended.says(_UNREACHABLE):
+        remedy = "Unset UV_OFFLINE: locking needs a network." if offline else REMEDY
+        raise EngineError(f"uv cannot lock {what}:\n{ended.last_words()}", remedy)
+    raise _refusal(ended, [Requirement(text) for text in requirements], what, python, settings)
+
+
+def _uv(
+    requirements: Sequence[str], python: str, settings: PipSettings, *more: str
+) -> tuple[Ended, str]:
     with tempfile.TemporaryDirectory(prefix="harness-lock-") as scratch:
         asked, out = Path(scratch, _ASKED), Path(scratch, LOCK)
         asked.write_text("".join(f"{line}\n" for line in requirements), encoding="utf-8")
@@ -136,43 +152,45 @@ def _compile(requirements: list[str], python: str, *more: str) -> tuple[Ended, s
 
 
 def _refusal(
-    ended: Ended, name: str, what: str, python: str, specifier: str = ""
-) -> BadInput | EngineError:
-    """What is wrong in the user's words: their input, or the way to the index."""
+    ended: Ended, requirements: Sequence[Requirement], what: str, python: str, settings: PipSettings
+) -> BadInput:
+    """What is wrong with the requirements, in the user's words where uv's are of one of them."""
     words = ended.last_words()
-    if ended.code != 1 or ended.says(_UNREACHABLE):
-        return EngineError(f"uv cannot lock {what}:\n{words}", REMEDY)
-    if ended.says(rf"{name} {_UNKNOWN}") or ended.says(rf"{name} (?:{_UNKNOWN})"):
-        return BadInput(
-            f"no package {name} where pip installs from (pip config list)",
-            "Correct the name: it is the distribution's, which may differ from the import name.",
-        )
-    if ended.says("no usable wheels|no wheels"):
-        return BadInput(
-            f"{what}: no wheel for Python {python} on {_platform()}, and nothing is built from "
-            f"source:\n{words}",
-            f"Take a release that has one{_nearest(name, '', python)}, or another Python: "
-            "add ,python==3.X.",
-        )
-    if ended.says(rf"no version of {name}\W"):
-        release = specifier.removeprefix("==")
-        return BadInput(
-            f"{what}: {name} has no release {release}",
-            f"Correct the version{_nearest(name, release, python)}.",
-        )
-    return BadInput(f"{what}: cannot be resolved:\n{words}", "Change the requirements.")
+    for requirement in requirements:
+        name, release = requirement.name, str(requirement.specifier).removeprefix("==")
+        one = rf"{re.escape(name)}(\[.*\])?"
+        if ended.says(rf"\b{re.escape(name)} was not found in the "):
+            return BadInput(
+                f"{what}: no package {name} where pip installs from (pip config list)",
+                "Correct the name: it is the distribution's, which may differ from the import "
+                "name.",
+            )
+        if ended.says(rf"no version of {one}==\S+ and you require"):
+            nearest = _nearest(name, release, python, settings)
+            return BadInput(f"{what}: {name} has no release {release}", f"Correct it{nearest}.")
+        if ended.says(rf"\b({one}==\S+ has|all versions of {one} have) no (usable )?wheels"):
+            nearest = _nearest(name, "", python, settings)
+            return BadInput(
+                f"{what}: no wheel of {name} for Python {python} on {_platform()}, and nothing is "
+                f"built from source:\n{words}",
+                f"Take a release that has one{nearest}, or another Python: add ,python==3.X.",
+            )
+    return BadInput(
+        f"{what}: uv finds no wheels that fit together:\n{words}",
+        "Change what uv names: its release, or another Python (add ,python==3.X).",
+    )
 
 
-def _nearest(name: str, release: str, python: str) -> str:
-    """In words, the release next below the one that was asked for, and the newest."""
+def _nearest(name: str, release: str, python: str, settings: PipSettings) -> str:
+    """In words, the newest release, and the one next below what was asked for."""
     found: list[str] = []
-    for requirement in (f"{name}<{release}", name) if release else (name,):
-        _, text = _compile([requirement], python, "--no-deps")
-        found += [pin.version for pin in parse_lock(text)]
+    for requirement in (name, f"{name}<{release}") if release else (name,):
+        _, text = _uv([requirement], python, settings, "--no-deps")
+        found += [plain(pin.version) for pin in parse_lock(text)]
     if not found:
         return ""
-    below, newest = plain(found[0]), plain(found[-1])
-    return f": the newest is {newest}" + (f", below it {below}" if below != newest else "")
+    below = f", the one before {release} is {found[-1]}" if found[-1] != found[0] else ""
+    return f": the newest with a wheel is {found[0]}{below}"
 
 
 def _keep(folder: Path, wheels: Wheels, lock: str) -> None:
