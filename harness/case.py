@@ -20,6 +20,7 @@ LONGEST = 7 * 24 * 3600
 _PLACE = re.compile(r"[^:\n]+\.py:[1-9][0-9]*")
 _EXCEPTION = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 _IMPORT_NAME = re.compile(r"[^\W\d]\w*")
+_BLOB = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 PLATFORM = re.compile(r"(cpu|cuda|xpu|rocm)(-[a-z0-9._]+)?")
 #: Of CUDA, HIP, ROCm, Level Zero and SYCL, in this order, and of NVIDIA's container runtime.
@@ -99,6 +100,16 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StatedUpstream:
+    """What the case says of upstream: git blob IDs of files at ``rev``, by package path."""
+
+    __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012
+
+    rev: str
+    blobs: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
     """A whole ``case.toml``; ``id`` is the name of its folder."""
 
@@ -119,6 +130,7 @@ class Case:
     time_limit: int = 900
     env: dict[str, str] = field(default_factory=dict)
     owed: tuple[str, ...] = ()
+    upstream: StatedUpstream | None = None
 
     def signature_of(self, node: Node) -> Signature | None:
         """The declared failure of a flip node."""
@@ -193,6 +205,7 @@ def _problems(case: Case) -> Iterator[tuple[str, str]]:
             if reason := unsafe_path(path):
                 yield key, f"{path!r} {reason}"
     yield from _variable_problems(case.env)
+    yield from _upstream_problems(case)
     for platform in case.platforms:
         if not PLATFORM.fullmatch(platform):
             yield "platforms", f"{platform!r} is not a platform such as cpu, cuda or cuda-sm90"
@@ -208,6 +221,24 @@ def _variable_problems(variables: Mapping[str, str]) -> Iterator[tuple[str, str]
             yield f"env.{name}", "not a variable's name, or a value with a NUL byte"
         if name in _DEVICE_VARIABLES:
             yield f"env.{name}", "it chooses a device: that is for harness ab --device"
+
+
+def _upstream_problems(case: Case) -> Iterator[tuple[str, str]]:
+    if case.upstream is None:
+        return
+    if not case.upstream.rev.strip() or not case.upstream.rev.isprintable():
+        yield "upstream.rev", "must say in one line what the blobs are of, such as 'main (2026-08)'"
+    if not case.upstream.blobs:
+        yield "upstream.blobs", "must not be empty; remove the table where nothing is known"
+    for path, blob in case.upstream.blobs.items():
+        top = PurePosixPath(path).parts[:1]
+        if unsafe_path(path) or top not in ((case.package,), (f"{case.package}.py",)):
+            yield f"upstream.blobs.{path!r}", f"write it as installed: {case.package}/…"
+        if not _BLOB.fullmatch(blob):
+            yield (
+                f"upstream.blobs.{path!r}",
+                f"{blob!r} is not a git blob ID (git rev-parse REV:PATH)",
+            )
 
 
 def _signature_problems(signature: Signature) -> Iterator[tuple[str, str]]:
