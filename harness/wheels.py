@@ -59,11 +59,13 @@ def parse_wheels(text: str) -> Wheels:
     Raises:
         BadInput: it is not that, with what to write.
     """
+    if len(text) > _LONGEST:
+        raise BadInput(f"image {text[:80]!r}…: names far too many packages", _REMEDY)
     parts = [part.strip() for part in _COMMA.split(text.removeprefix(PREFIX))]
     python = [part for part in parts if re.match(r"python\s*(?![\w.\s-])", part)]
     wanted = [_requirement(part, text) for part in parts if part not in python]
-    if len(text) > _LONGEST or not wanted:
-        raise BadInput(f"image {text[:80]!r}: names no package, or far too many", _REMEDY)
+    if not wanted:
+        raise BadInput(f"image {text!r}: names no package", _REMEDY)
     names = [canonicalize_name(requirement.name) for requirement in wanted]
     if twice := next((name for name in names if names.count(name) > 1), ""):
         raise BadInput(f"image {text!r}: {twice} stands there twice", "Name it once.")

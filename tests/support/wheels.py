@@ -28,14 +28,23 @@ COPY --from=build /opt/site /opt/site
 """
 
 
-def wheel(folder: Path, name: str, version: str, files: Mapping[str, str]) -> Path:
-    """Write a pure Python wheel and return its path."""
+def wheel(
+    folder: Path,
+    name: str,
+    version: str,
+    files: Mapping[str, str],
+    *,
+    needs: Iterable[str] = (),
+    tag: str = "py3-none-any",
+) -> Path:
+    """Write a pure Python wheel, which says that it ``needs`` others, and return its path."""
     info = f"{name.replace('-', '_')}-{version}.dist-info"
+    requires = "".join(f"Requires-Dist: {need}\n" for need in needs)
     contents = {
         **files,
-        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{requires}",
         f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\n"
-        "Tag: py3-none-any\n",
+        f"Tag: {tag}\n",
     }
     record = io.StringIO()
     rows = csv.writer(record, lineterminator="\n")
@@ -44,7 +53,7 @@ def wheel(folder: Path, name: str, version: str, files: Mapping[str, str]) -> Pa
         rows.writerow((path, f"sha256={digest.decode()}", len(text.encode())))
     rows.writerow((f"{info}/RECORD", "", ""))
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{name.replace('-', '_')}-{version}-py3-none-any.whl"
+    path = folder / f"{name.replace('-', '_')}-{version}-{tag}.whl"
     with zipfile.ZipFile(path, "w") as archive:
         for file, text in {**contents, f"{info}/RECORD": record.getvalue()}.items():
             archive.writestr(zipfile.ZipInfo(file, (2020, 1, 1, 0, 0, 0)), text)
