@@ -3,7 +3,8 @@
 Usage: ``seal.py REQUEST.json SEAL.json``. Runs inside the environment after the tests, with
 ``python -I -S``: standard library only, Python 3.9 or later. The host puts ``manifest.json`` and
 these programs back first, since the tests could have changed them. The answer has the fields
-of ``harness.record.Seal``; or it is ``{"error": …}``, with exit code 3.
+of ``harness.record.Seal``; or it is ``{"error": …}``, with exit code 3. Where the request asks for
+``sources``, ``sources.json`` beside it has the files that sources.py collects.
 """
 
 import importlib.util
@@ -23,9 +24,13 @@ def main(request_path, answer_path):
     """Compare and write the answer; return the exit code."""
     try:
         with open(request_path, encoding="utf-8") as file:
-            root = json.load(file)["root"]
+            request = json.load(file)
+        root = request["root"]
         with open(os.path.join(root, "manifest.json"), encoding="utf-8") as file:
-            answer = {"changed": changes(root, json.load(file))}
+            manifest = json.load(file)
+        answer = {"changed": changes(root, manifest)}
+        if request.get("sources"):
+            keep_sources(os.path.dirname(answer_path), request, manifest)
     except Exception as error:
         answer = {"error": f"seal.py: {type(error).__name__}: {error}"}
     with open(answer_path, "w", encoding="utf-8") as file:
@@ -48,6 +53,19 @@ def changes(root, manifest):
     if len(found) > MOST:
         found[MOST:] = [f"and {len(found) - MOST} more"]
     return found
+
+
+def keep_sources(folder, request, manifest):
+    """Write ``sources.json``; the seal stands without it, since nothing is judged by it."""
+    path = os.path.join(folder, "sources.json")
+    try:
+        if os.path.lexists(path):  # the tests' own, perhaps
+            os.unlink(path)
+        found = private("sources").collect(request, manifest)
+        with open(path, "x", encoding="utf-8") as file:
+            json.dump(found, file)
+    except Exception as error:
+        print(f"sources.json: not written: {type(error).__name__}: {error}", file=sys.stderr)
 
 
 def private(name):
