@@ -1,4 +1,4 @@
-"""Variation selector 16 asks for the emoji form of the character before it, which is two cells wide."""
+"""Variation selector 16 asks for the emoji form of the character before it: two cells wide."""
 
 import pytest
 
