@@ -21,6 +21,8 @@ _PLACE = re.compile(r"[^:\n]+\.py:[1-9][0-9]*")
 _EXCEPTION = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 _IMPORT_NAME = re.compile(r"[^\W\d]\w*")
 _BLOB = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+#: Of a package, before its version: no set of characters as in a pattern.
+_EXTRAS = re.compile(r"\[[\w.,-]+\](?=[=<>~!])")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 PLATFORM = re.compile(r"(cpu|cuda|xpu|rocm)(-[a-z0-9._]+)?")
 #: Of CUDA, HIP, ROCm, Level Zero and SYCL, in this order, and of NVIDIA's container runtime.
@@ -148,7 +150,7 @@ class Case:
 
 def _is_pattern(image: str) -> bool:
     """Whether it names many images; ``pypi:httpx[http2]==0.27.0`` names one."""
-    return bool(set(image) & set("*?" if image.startswith("pypi:") else "*?["))
+    return bool(set(_EXTRAS.sub("", image)) & set("*?["))
 
 
 def family(platform: str) -> str:

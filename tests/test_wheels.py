@@ -79,6 +79,7 @@ def test_the_image_of_a_reference(tmp_path: Path) -> None:
         (("pypi:click==8.1.*",), "", True),
         (("pypi:click==8.1.*", "pypi:click==8.1.7"), "pypi:click==8.1.7", True),
         (("pypi:click==8.0.*",), "", False),
+        (("pypi:click==8.1.[5-7]",), "", True),
         (("pypi:click[a]==8.1.7",), "pypi:click[a]==8.1.7", False),
     ],
 )

@@ -121,8 +121,8 @@ def uv_program() -> str:
 def uv_argv(settings: PipSettings) -> list[str]:
     """The flags that make uv install from where pip would.
 
-    Every candidate of every index is looked at, as pip does; that is safe only because all that
-    is installed here is pinned by hash.
+    Every candidate of every index is looked at, as pip does. What is installed is pinned by hash;
+    what is locked (locking.py) is as good as the indexes that the user's pip is told to trust.
     """
     flags = ["--index-strategy", "unsafe-best-match"]
     if settings.no_index:
