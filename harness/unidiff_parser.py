@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 from harness.errors import PatchRefused
 from harness.unidiff import DEV_NULL, FilePatch, Hunk, Patch
+from harness.unidiff_names import git_names, unquoted
 
 MAX_BYTES = 16 * 1024 * 1024
 MAX_HUNKS = 10_000
@@ -44,7 +45,7 @@ def parse_patch(data: bytes, *, where: str) -> Patch:
     """
     if len(data) > MAX_BYTES:
         raise PatchRefused(f"{where}: is larger than {MAX_BYTES >> 20} MiB", _LEAVE_OUT)
-    reader = _Reader(data, where)
+    reader = Reader(data, where)
     if b"\0" in data:
         reader.at = data[: data.index(b"\0")].count(b"\n")
         raise reader.refuse("has a NUL byte, so it is not a text patch", _LEAVE_OUT)
@@ -55,14 +56,14 @@ def parse_patch(data: bytes, *, where: str) -> Patch:
             files.append(_git_section(reader))
             in_diff = True
         elif reader.at_names:
-            files.append(_section(reader))
+            files.append(read_section(reader))
             in_diff = True
         else:
-            in_diff = _text(reader, in_diff)
+            in_diff = step_over(reader, in_diff)
     return Patch(files=tuple(files))
 
 
-class _Reader:
+class Reader:
     """The lines of a patch without their newlines, and the place reached."""
 
     def __init__(self, data: bytes, where: str) -> None:
@@ -75,14 +76,17 @@ class _Reader:
 
     @property
     def done(self) -> bool:
+        """Whether all lines are read."""
         return self.at >= len(self.lines)
 
     @property
     def line(self) -> bytes:
+        """The line that is next, empty at the end."""
         return b"" if self.done else self.lines[self.at]
 
     @property
     def next_line(self) -> bytes:
+        """The line after it, empty at the end."""
         return self.lines[self.at + 1] if self.at + 1 < len(self.lines) else b""
 
     @property
@@ -100,10 +104,11 @@ class _Reader:
         return self.lines[self.at - 1]
 
     def refuse(self, problem: str, remedy: str = _REMAKE) -> PatchRefused:
+        """The refusal of what stands here."""
         return PatchRefused(f"{self.where}:{self.at + 1}: {problem}", remedy)
 
 
-def _text(reader: _Reader, in_diff: bool) -> bool:
+def step_over(reader: Reader, in_diff: bool) -> bool:
     """Step over a line outside the hunks; return whether the diff may go on after it."""
     line = reader.line
     for pattern, what, remedy in _REFUSED:
@@ -120,7 +125,7 @@ def _text(reader: _Reader, in_diff: bool) -> bool:
     return in_diff
 
 
-def _git_section(reader: _Reader) -> FilePatch:
+def _git_section(reader: Reader) -> FilePatch:
     """Read ``diff --git`` and what git says of the file before its hunks."""
     start = reader.at
     names = reader.take()[len(b"diff --git ") :]
@@ -140,20 +145,22 @@ def _git_section(reader: _Reader) -> FilePatch:
                 "Put a comment line into a new file; leave an empty one where it is.",
             )
         raise reader.refuse(f"a file without hunks: {_shown(names)}")
-    file = _section(reader)
+    file = read_section(reader)
     end, reader.at = reader.at, start  # a refusal from here on is about git's first line
     if (creates, deletes) != (file.creates, file.deletes):
         raise reader.refuse(f"{file.path}: the headers differ on whether the file is new or gone")
     path = b"/" + file.path.encode()
-    left = names[: -len(path)].rpartition(b" ")[0]
-    if not (names.endswith(path) and left.endswith(path)):
+    if [name[name.find(b"/") :] for name in git_names(names)] != [path, path]:
         raise reader.refuse(f"{file.path}: `diff --git` names other files: {_shown(names)}")
     reader.at = end
     return file
 
 
-def _section(reader: _Reader) -> FilePatch:
-    """Read the two file names and all hunks after them."""
+def read_section(reader: Reader, *, renamed: bool = False) -> FilePatch:
+    """Read the two file names and all hunks after them.
+
+    ``renamed`` allows the names to differ; the path is the new one then.
+    """
     old, old_epoch = _name(reader, b"--- ")
     if not reader.line.startswith(b"+++ "):
         raise reader.refuse("a '+++' line must follow the '---' line")
@@ -161,7 +168,7 @@ def _section(reader: _Reader) -> FilePatch:
     path = new or old
     if not path:
         raise reader.refuse("both files are /dev/null")
-    if old and new and old != new:
+    if old and new and old != new and not renamed:
         reader.at -= 1
         raise reader.refuse(
             f"the names differ: {old!r} and {new!r}", "Renames are not carried: `git diff` in place"
@@ -183,19 +190,15 @@ def _section(reader: _Reader) -> FilePatch:
     return FilePatch(path=path, hunks=tuple(hunks), creates=creates, deletes=deletes)
 
 
-def _name(reader: _Reader, prefix: bytes) -> tuple[str | None, bool]:
+def _name(reader: Reader, prefix: bytes) -> tuple[str | None, bool]:
     """Read a header; return the path without its first part, and whether its time is the epoch."""
     raw, _, stamp = reader.take()[len(prefix) :].partition(b"\t")
     reader.at -= 1  # so that a refusal names this line
     if raw.rstrip(b" ") == DEV_NULL:
         reader.at += 1
         return None, True
-    if raw.startswith(b'"'):
-        raise reader.refuse(
-            f"git quoted the path {_shown(raw)}", "Use `git -c core.quotePath=off diff`."
-        )
     try:
-        text = raw.decode()
+        text = unquoted(raw).decode()
     except UnicodeDecodeError:
         raise reader.refuse(f"the path {_shown(raw)} is not UTF-8", _LEAVE_OUT) from None
     if text.startswith("/"):
@@ -228,7 +231,7 @@ def _is_epoch(stamp: str) -> bool:
     return moment == datetime.fromtimestamp(0, UTC)
 
 
-def _hunk(reader: _Reader, before: Hunk | None) -> Hunk:
+def _hunk(reader: Reader, before: Hunk | None) -> Hunk:
     """Read one hunk; its body must have the lines that its header counts."""
     found = _HUNK.fullmatch(reader.line.rstrip(b"\r"))
     if not found:
@@ -258,7 +261,7 @@ def _follows(before: Hunk, old_start: int, old: int, new_start: int, new: int) -
     return old_start + (not old) > old_end and new_start + (not new) > new_end
 
 
-def _body(reader: _Reader, old_left: int, new_left: int) -> tuple[bytes, ...]:
+def _body(reader: Reader, old_left: int, new_left: int) -> tuple[bytes, ...]:
     lines: list[bytes] = []
     old_open = new_open = True  # until a last line without newline
     while old_left or new_left:

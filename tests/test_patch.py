@@ -112,6 +112,15 @@ def test_carriage_returns_and_odd_bytes_of_the_files_survive() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    "head", ["", 'diff --git "a/pkg/\\303\\244 \\".py" "b/pkg/\\303\\244 \\".py"\n']
+)
+def test_paths_that_git_quoted_are_read(head: str) -> None:
+    quoted = '"a/pkg/\\303\\244 \\".py"'
+    (file,) = parse(f"{head}--- {quoted}\n+++ {quoted.replace('a/', 'b/', 1)}\n" + HUNK).files
+    assert file.path == 'pkg/ä ".py'
+
+
 REFUSED = {
     "rename": (GIT + "similarity index 90%\nrename from pkg/l.py\n", "renames a file", 4),
     "copy": (GIT + "copy from pkg/l.py\n", "copies a file", 3),
@@ -122,7 +131,7 @@ REFUSED = {
     "binary": (GIT + "GIT binary patch\nliteral 4\n", "is binary", 3),
     "binary, named": ("Binary files a/x.so and b/x.so differ\n", "is binary", 1),
     "NUL": (NAMES + "@@ -1 +1 @@\n-a\n+\0\n", "NUL byte", 5),
-    "quoted": ('--- "a/pkg/\\303.py"\n+++ "b/pkg/\\303.py"\n' + HUNK, "quoted the path", 1),
+    "quoted": ('--- "a/pkg/\\303.py"\n+++ "b/pkg/\\303.py"\n' + HUNK, "not UTF-8", 1),
     "not UTF-8": (b"--- a/pkg/\xff.py\n+++ b/pkg/\xff.py\n" + HUNK.encode(), "not UTF-8", 1),
     "control": ("--- a/pkg/\x1b.py\n+++ b/pkg/\x1b.py\n" + HUNK, "control character", 1),
     "backslash": (plain("pkg\\m.py"), "backslash", 1),
