@@ -35,6 +35,7 @@ _WHY_LEFT_OUT = (
     (r".*\.(md|rst)", "documentation"),
     (r"\.(github|circleci|buildkite|gitlab|travis|azure)[^/]*(/.*)?", "continuous integration"),
     (r"(\.pre-commit|tox|noxfile|\.git)[^/]*", "the project's tools"),
+    (r"(.*/)?([^/]+\.(egg|dist)-info/.*|PKG-INFO|MANIFEST[^/]*)", "packaging"),
     (r"(.*/)?(pyproject\.toml|setup\.(py|cfg)|requirements[^/]*|.*\.lock)", "packaging"),
 )
 _IDENTIFIER = re.compile(r"[^\W\d]\w*")

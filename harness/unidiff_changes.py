@@ -190,5 +190,26 @@ def empty_file(path: str) -> FilePatch:
     return FilePatch(path=path, hunks=(hunk,), creates=True)
 
 
+def without_rename(change: Change, old: bytes, new: bytes) -> tuple[Change, ...]:
+    """A renamed file as a deleted one and a new one, of its content before and after."""
+    gone = FilePatch(path=change.old, hunks=(_whole(old, b"-"),), deletes=True)
+    there = FilePatch(path=change.path, hunks=(_whole(new, b"+"),), creates=True)
+    return (
+        Change(path=change.old, file=gone, deletes=True),
+        Change(path=change.path, file=there, creates=True),
+    )
+
+
+def _whole(content: bytes, sign: bytes) -> Hunk:
+    """A hunk that brings, or takes away, a whole file."""
+    lines = tuple(sign + line + b"\n" for line in content.split(b"\n"))
+    lines = lines[:-1] if content.endswith(b"\n") else (*lines[:-1], lines[-1][:-1])
+    count = b"1" if len(lines) == 1 else b"1,%d" % len(lines)
+    old, new = (count, b"0,0") if sign == b"-" else (b"0,0", count)
+    start = int(sign == b"-")
+    header = b"@@ -%s +%s @@" % (old, new)
+    return Hunk(header=header, old_start=start, new_start=1 - start, lines=lines)
+
+
 def _text(raw: bytes) -> str:
     return raw[:1000].decode("utf-8", "replace")

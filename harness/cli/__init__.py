@@ -20,6 +20,7 @@ from harness.parallel import left
 #: Command name to (module, one-line help); the module is imported only when it is run.
 _COMMANDS = {
     "ab": ("harness.cli.ab", "Run cases in two arms and print the flip table."),
+    "new": ("harness.cli.new", "Write a case from a pull request's diff, as a run shows it."),
     "diff": ("harness.cli.diff", "Compare two JUnit files of any runner."),
     "table": (
         "harness.cli.table",
@@ -65,6 +66,7 @@ def cli() -> None:
       harness ab                              every case that fits its default image
       harness ab vllm-53163 --engine local    one case, without Docker
       harness ab --image vllm/vllm-openai:v0.27.0
+      harness new --diff pr.diff --image pypi:click==8.1.7
       harness diff before.xml after.xml
       harness doctor
 

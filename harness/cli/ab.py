@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from harness import store, targets, workflow
-from harness.cli import common
+from harness.cli import adhoc, common
 from harness.device import parse_device
 from harness.errors import BadInput
 from harness.parallel import Stop
@@ -62,6 +62,26 @@ from harness.verdict import Report
     help="Run what the image's tag names now, though another digest is pinned; both are recorded.",
 )
 @click.option(
+    "--patch",
+    type=click.Path(path_type=Path),
+    help="No case: this patch, with --tests. The claims are drafted from one run and checked by "
+    "another.",
+)
+@click.option(
+    "--tests",
+    metavar="PATH",
+    multiple=True,
+    help="With --patch: a test file, or a folder of them. Several times: all of them.",
+)
+@click.option(
+    "--package", metavar="NAME", default="", help="With --patch: the import name, where unclear."
+)
+@click.option(
+    "--tests-from",
+    metavar="SPEC",
+    help="With --patch: take --tests from PATH, REPO@REV or sdist:NAME==VERSION.",
+)
+@click.option(
     "-k", "expression", metavar="EXPR", default="", help="Only these node IDs, as in pytest."
 )
 @click.option(
@@ -78,6 +98,10 @@ def ab(
     hosts: tuple[str, ...],
     devices: tuple[str, ...],
     allow_moved_tag: bool,
+    patch: Path | None,
+    tests: tuple[str, ...],
+    package: str,
+    tests_from: str | None,
     expression: str,
     out: Path | None,
     as_json: bool,
@@ -98,6 +122,7 @@ def ab(
       harness ab vllm-53163 --host local --host l40s=ssh://me@l40s.lab
       harness ab vllm-53163 --image vllm-cuda-0.27.0 --device cuda:1
       harness ab vllm-53163 --json > result.json
+      harness ab --patch fix.patch --tests tests/test_x.py --package click --image pypi:click==8.1.7
     """
     root = common.root()
     choice = targets.Choice(
@@ -109,7 +134,12 @@ def ab(
         devices=tuple(parse_device(text) for text in devices),
         allow_moved_tag=allow_moved_tag,
     )
-    chosen = _choose(_cases(cases, choice, root), expression)
+    request = adhoc.request(patch, tests, package, tests_from, cases)
+    if request is not None:
+        files, choice = adhoc.draft(request, choice, root)
+        chosen = _choose([files], expression)
+    else:
+        chosen = _choose(_cases(cases, choice, root), expression)
     report = workflow.assess(_run(chosen, choice, out or root / "reports", root))
     _show(report, as_json)
     return report.overall.exit_code
