@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from harness.case import Role, Signature
 from harness.outcome import Outcome
 from harness.record import ArmResults, Failure
-from harness.touched import test_name
+from harness.touched import name_of
 
 #: Controls and remarks of a draft, at most; those beyond are counted.
 LIMIT = 25
@@ -99,7 +99,7 @@ def draft(before: ArmResults, after: ArmResults, about: About) -> Draft:
 
 def _is_about(about: About, node_id: str) -> bool:
     names = about.get(node_id.partition("::")[0], frozenset())
-    return names is None or test_name(node_id) in names
+    return names is None or name_of(node_id) in names
 
 
 def _take(making: _Drafting, node_id: str, own: bool) -> None:

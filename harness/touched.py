@@ -63,7 +63,7 @@ def touched(source: bytes, lines: Collection[int]) -> frozenset[str]:
     )
 
 
-def test_name(node_id: str) -> str:
+def name_of(node_id: str) -> str:
     """``Class::test`` of a node ID, without its file and its parameters."""
     return node_id.partition("::")[2].partition("[")[0]
 

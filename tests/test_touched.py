@@ -7,8 +7,7 @@ import difflib
 import pytest
 
 from harness.patch import parse_patch
-from harness.touched import changed_lines, touched
-from harness.touched import test_name as name_of
+from harness.touched import changed_lines, name_of, touched
 
 SOURCE = """import pytest
 
