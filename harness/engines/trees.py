@@ -104,17 +104,25 @@ class GitTree:
         return self.repository.read_many(paths)
 
 
-def open_tree(text: str, *, cache: Path, where: str = "--tests-from") -> Tree:
+def cache_folder() -> Path:
+    """Where what was fetched for this user is kept."""
+    import platformdirs
+
+    return Path(platformdirs.user_cache_dir("ab-harness"))
+
+
+def open_tree(text: str, *, cache: Path | None = None, where: str = "--tests-from") -> Tree:
     """The tree that ``PATH``, ``PATH@REV`` or ``sdist:NAME==VERSION`` names.
 
-    ``cache`` is where fetched archives are kept; ``where`` names the option in complaints.
+    ``cache`` is where fetched archives are kept, by default the user's cache folder; ``where``
+    names the option in complaints.
 
     Raises:
         BadInput: it names nothing that is there.
         EngineError: an archive cannot be fetched.
     """
     if (release := parse_sdist(text, where=where)) is not None:
-        return sdist.fetch(release, cache)
+        return sdist.fetch(release, cache or cache_folder())
     if text and Path(text).expanduser().is_dir():
         return FolderTree(folder=Path(text).expanduser(), spec=_short(text))
     for position in (n for n, letter in enumerate(text) if letter == "@"):

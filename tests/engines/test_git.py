@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from support.repositories import git, repository
+from support.gitrepos import git, repository
 
 from harness.engines.git import Repository, blob_id
 from harness.errors import BadInput

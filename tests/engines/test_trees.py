@@ -9,7 +9,7 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from support.repositories import git, repository
+from support.gitrepos import git, repository
 
 from harness.engines.sdist import SdistTree
 from harness.engines.trees import open_tree
