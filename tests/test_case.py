@@ -102,6 +102,39 @@ def test_complaints_name_file_and_key(old: str, new: str, key: str, words: str) 
     assert caught.value.exit_code == ExitCode.BAD_INPUT
 
 
+UPSTREAM = """
+[upstream]
+rev = "main (2026-08)"
+blobs = { "pkg/a.py" = "3658761d6f85e3a2fdd6eb73be98de79f1aede27" }
+"""
+
+
+def test_what_a_case_states_of_upstream() -> None:
+    stated = parse(GOOD + UPSTREAM).upstream
+    assert stated is not None and stated.rev == "main (2026-08)"
+    assert stated.blobs == {"pkg/a.py": "3658761d6f85e3a2fdd6eb73be98de79f1aede27"}
+    assert parse(GOOD).upstream is None
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "key", "words"),
+    [
+        ('rev = "main (2026-08)"', "", "upstream.rev", "missing"),
+        ("main (2026-08)", " ", "upstream.rev", "in one line"),
+        ("main (2026-08)", r"main\n2026", "upstream.rev", "in one line"),
+        ("rev =", "revision =", "upstream.revision", "unknown key"),
+        ("pkg/a.py", "src/pkg/a.py", "upstream.blobs.'src/pkg/a.py'", "as installed"),
+        ("pkg/a.py", "pkg/../a.py", "upstream.blobs.'pkg/../a.py'", "as installed"),
+        ("3658761d", "3658761", "upstream.blobs.'pkg/a.py'", "rev-parse"),
+        ("3658761d", "3658761D", "upstream.blobs.'pkg/a.py'", "rev-parse"),
+    ],
+)
+def test_complaints_of_upstream(old: str, new: str, key: str, words: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        parse(GOOD + UPSTREAM.replace(old, new, 1))
+    assert key in str(caught.value) and words in str(caught.value)
+
+
 def test_one_parameter_in_two_spellings_is_a_duplicate() -> None:
     text = GOOD.replace("test_x[a]", "test_x[é]").replace("test_y", r"test_x[\\xe9]")
     with pytest.raises(BadInput, match="duplicate"):
