@@ -24,6 +24,7 @@ _BLOB = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 #: Of a package, before its version: no set of characters as in a pattern.
 _EXTRAS = re.compile(r"\[[\w.,-]+\](?=[=<>~!])")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+PLUGIN = re.compile(r"[A-Za-z0-9]([\w.-]*[A-Za-z0-9])?==[0-9][\w.+!-]*")
 PLATFORM = re.compile(r"(cpu|cuda|xpu|rocm)(-[a-z0-9._]+)?")
 #: Of CUDA, HIP, ROCm, Level Zero and SYCL, in this order, and of NVIDIA's container runtime.
 _DEVICE_VARIABLES = {
@@ -133,6 +134,8 @@ class Case:
     env: dict[str, str] = field(default_factory=dict)
     owed: tuple[str, ...] = ()
     upstream: StatedUpstream | None = None
+    tests_from: str = ""
+    plugins: tuple[str, ...] = ()
 
     def signature_of(self, node: Node) -> Signature | None:
         """The declared failure of a flip node."""
@@ -208,6 +211,9 @@ def _problems(case: Case) -> Iterator[tuple[str, str]]:
                 yield key, f"{path!r} {reason}"
     yield from _variable_problems(case.env)
     yield from _upstream_problems(case)
+    for plugin in case.plugins:
+        if not PLUGIN.fullmatch(plugin):
+            yield "plugins", f"{plugin!r} is not pinned: write it as pytest-asyncio==1.2.0"
     for platform in case.platforms:
         if not PLATFORM.fullmatch(platform):
             yield "platforms", f"{platform!r} is not a platform such as cpu, cuda or cuda-sm90"

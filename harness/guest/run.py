@@ -12,6 +12,7 @@ import sys
 _HERE = os.path.dirname(os.path.abspath(sys.argv[0]))
 sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry) != _HERE]
 
+import importlib.metadata  # noqa: E402
 import importlib.util  # noqa: E402
 import json  # noqa: E402
 
@@ -32,8 +33,9 @@ def main(path):
         raise
     import pytest
 
+    given = plugin_arguments(request)
     sys.path.insert(tests_position(request), request["work"])
-    status = int(pytest.main(request["pytest"], plugins=[recorder]))
+    status = int(pytest.main(given + request["pytest"], plugins=[recorder]))
     journal.close()
     sys.stdout.flush()
     sys.stderr.flush()
@@ -41,10 +43,27 @@ def main(path):
 
 
 def load(request, journal, progress):
-    """Import pytest (the environment's, else the one brought along) and the recorder."""
+    """Import pytest (the environment's, else the one brought along) and the recorder.
+
+    The plugins' folder has a pytest where the harness's own does not go with them.
+    """
     if importlib.util.find_spec("pytest") is None:
         sys.path.append(request["toolkit"])
+    if request.get("plugins"):
+        sys.path.append(request["plugin_folder"])
     return private("recorder").Recorder(request, journal, progress)
+
+
+def plugin_arguments(request):
+    """``-p`` for each entry point of the named plugins; those brought along are searched last."""
+    found = []
+    for name in request.get("plugins", ()):
+        try:
+            points = importlib.metadata.distribution(name).entry_points
+        except importlib.metadata.PackageNotFoundError:
+            continue  # its tests will say what they lack
+        found += ["-p" + point.name for point in points if point.group == "pytest11"]
+    return found
 
 
 def private(name):
