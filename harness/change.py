@@ -16,14 +16,16 @@ from pathlib import Path, PurePosixPath
 from harness.case import unsafe_path
 from harness.draft import About
 from harness.engines.git import Repository
+from harness.engines.trees import FolderTree, GitTree
 from harness.errors import BadInput
 from harness.guest.hunks import Mismatch, apply_hunks
-from harness.neighbours import Read, neighbours
 from harness.plan import TEST_FILES
+from harness.record import SourceRecord
 from harness.schema import loads
 from harness.sources import Tree
-from harness.split import LeftOut, Split, case_path, split
+from harness.split import LeftOut, Split, case_path, is_test, split
 from harness.store import read_file
+from harness.testtree import needed
 from harness.touched import changed_lines, touched
 from harness.unidiff import Patch, to_json
 from harness.unidiff_changes import Change, parse_changes, subject, without_rename
@@ -32,6 +34,37 @@ _TESTS_FROM = (
     "Say where its content before the change is: --tests-from PATH, --tests-from REPO@REV or "
     "--tests-from sdist:NAME==VERSION; or give --git REPO --base REV --head REV."
 )
+
+
+#: What the top folder of a project has.
+_PROJECT = (".git", "pyproject.toml", "setup.py", "setup.cfg")
+
+Read = Callable[[str], bytes | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Overlay:
+    """A tree with some files in their place, and some gone."""
+
+    files: Mapping[str, bytes]
+    base: Tree | None
+    gone: frozenset[str] = frozenset()
+
+    @property
+    def record(self) -> SourceRecord:
+        return self.base.record if self.base else SourceRecord(kind="folder", spec=".")
+
+    def names(self) -> frozenset[str]:
+        there = frozenset(self.base.names()) if self.base else frozenset()
+        return (there - self.gone) | self.files.keys()
+
+    def read(self, path: str) -> bytes:
+        if path in self.files or self.base is None:
+            return self.files[path]
+        return self.base.read(path)
+
+    def read_many(self, paths: Sequence[str]) -> Mapping[str, bytes]:
+        return {path: self.read(path) for path in paths}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,12 +106,11 @@ def from_git(repository: Path, base: str, head: str, *, package: str = "") -> Pr
     plain = list(_plain(changes, before, after))
     parts = split(plain, where=where, package=package, known=lambda p: p in names or p in old_names)
 
-    def read(path: str) -> bytes | None:
-        return after.read(path) if path in names else None
-
+    tree = GitTree(repository=after, spec=head)
+    read = _reader(tree)
     contents = {change: read(change.path) for change in parts.tests}
     name = head if head != "HEAD" else repository.resolve().name
-    found = _proposal(parts, contents, read, name=name, title=after.subject())
+    found = _proposal(parts, contents, tree, name=name, title=after.subject())
     return replace(found, dist=_dist(read, parts.source))
 
 
@@ -92,12 +124,11 @@ def from_diff(diff: Path, *, package: str = "", tests_from: Tree | None = None) 
     parts = split(parse_changes(data, where=str(diff)), where=str(diff), package=package)
     old = _reader(tests_from)
     contents = {change: _applied(change, old, str(diff)) for change in parts.tests}
-    gone = {change.old for change in parts.tests}
-
-    def read(path: str) -> bytes | None:
-        return None if path in gone else old(path)
-
-    return _proposal(parts, contents, read, name=diff.stem, title=subject(data))
+    gone = frozenset(change.old for change in parts.tests)
+    tree = _Overlay(
+        files={change.path: data for change, data in contents.items()}, base=tests_from, gone=gone
+    )
+    return _proposal(parts, contents, tree, name=diff.stem, title=subject(data))
 
 
 def ad_hoc(
@@ -114,8 +145,7 @@ def ad_hoc(
     for path in tests:
         found.update(_tree_files(path, tests_from) if tests_from else _local_files(path))
     kept = {case_path(path, parts): data for path, data in found.items()}
-    read = _reader(tests_from) if tests_from else _here
-    more = neighbours(found, read, hidden=_hidden(parts))
+    more = needed(tests_from or _here(found), [*found], package=parts.package)
     kept = {case_path(path, parts): data for path, data in more.items()} | kept
     named = {case_path(path, parts) for path in found}
     files = [path for path in named if _is_test_file(path) or path in tests]
@@ -138,7 +168,7 @@ def ad_hoc(
 
 
 def _proposal(
-    parts: Split, contents: Mapping[Change, bytes | None], read: Read, *, name: str, title: str
+    parts: Split, contents: Mapping[Change, bytes | None], tree: Tree, *, name: str, title: str
 ) -> Proposal:
     files = {change.path: data for change, data in contents.items() if data is not None}
     left_out = list(parts.left_out)
@@ -157,7 +187,7 @@ def _proposal(
             "Write one, then: harness ab --patch FILE --tests tests/test_x.py --package "
             f"{parts.package}",
         )
-    more = neighbours(files, read, hidden=_hidden(parts))
+    more = needed(tree, [*files], package=parts.package)
     tests = {case_path(path, parts): data for path, data in {**more, **files}.items()}
     return Proposal(
         name=name,
@@ -172,9 +202,9 @@ def _proposal(
 
 
 def _plain(changes: Sequence[Change], before: Repository, after: Repository) -> Iterator[Change]:
-    """The changes with renames and copies as deleted and new files, whose content is known."""
+    """The changes with renamed and copied code as deleted and new files, whose content is known."""
     for change in changes:
-        if not change.old or change.problem:
+        if not change.old or change.problem or is_test(change.path):
             yield change
             continue
         old, new = before.read(change.old), after.read(change.path)
@@ -216,11 +246,11 @@ def _reader(tree: Tree | None) -> Read:
     return lambda path: tree.read(path) if tree and path in names else None
 
 
-def _here(path: str) -> bytes | None:
-    """A plain file below the folder that the command was started in."""
-    place = Path(path)
-    plain = not unsafe_path(path) and place.is_file() and not place.is_symlink()
-    return read_file(place) if plain else None
+def _here(found: Mapping[str, bytes]) -> Tree:
+    """The project that the command was started in, with these files; else these alone."""
+    top = Path()
+    project = any((top / name).exists() for name in _PROJECT)
+    return _Overlay(files=found, base=FolderTree(folder=top, spec=".") if project else None)
 
 
 def _local_files(path: str) -> dict[str, bytes]:
@@ -260,10 +290,6 @@ def _dist(read: Read, source: str) -> str:
             if isinstance(name, str):
                 return name
     return ""
-
-
-def _hidden(parts: Split) -> str:
-    return "/".join(filter(None, (parts.source, parts.package)))
 
 
 def _is_test_file(path: str) -> bool:

@@ -85,11 +85,11 @@ def draft(before: ArmResults, after: ArmResults, about: About) -> Draft:
     controls = making.others[:LIMIT]
     remarks = [*_load_errors(making), *making.remarks[:LIMIT]]
     if (more := len(making.others) - len(controls)) > 0:
-        remarks.append(f"{more} more tests pass in both arms and are left out")
+        remarks.append(f"pass in both arms too, and are left out: {_tests(more)}")
     if (more := len(making.remarks) - LIMIT) > 0:
-        remarks.append(f"{more} more tests that are neither a flip nor a control are left out")
+        remarks.append(f"are neither a flip nor a control either, and are left out: {_tests(more)}")
     if making.unchanged:
-        remarks.append(f"{making.unchanged} tests that the change does not touch are left out")
+        remarks.append(f"not touched by the change, and left out: {_tests(making.unchanged)}")
     return Draft(
         nodes=(*making.flips, *controls, *making.skipped[:LIMIT]),
         signatures=making.signatures,
@@ -204,3 +204,7 @@ def _first_line(text: str) -> str:
     if len(line) <= _MESSAGE:
         return line
     return line[:_MESSAGE].rpartition(" ")[0] or line[:_MESSAGE]
+
+
+def _tests(number: int) -> str:
+    return "1 test" if number == 1 else f"{number} tests"

@@ -89,7 +89,7 @@ def test_a_file_that_cannot_be_loaded_unpatched() -> None:
     (node,) = made.nodes
     assert node.id == f"{FILE}::mine" and node.role is Role.FLIP
     assert read(made).signatures["import-error"].while_loading
-    assert made.remarks == ("1 tests that the change does not touch are left out",)
+    assert made.remarks == ("not touched by the change, and left out: 1 test",)
 
 
 def test_a_file_that_cannot_be_loaded_at_all_names_the_remedy() -> None:
@@ -138,7 +138,7 @@ def test_what_is_left_out_is_counted() -> None:
     passing = arm(**dict.fromkeys(names, Outcome.PASSED))
     made = of_all(passing, passing)
     assert len(made.nodes) == LIMIT and made.remarks == (
-        "3 more tests pass in both arms and are left out",
+        "pass in both arms too, and are left out: 3 tests",
     )
 
 

@@ -28,9 +28,9 @@ def request(
         BadInput: the options contradict each other, or a file is not there.
     """
     if patch is None:
-        if tests or package or tests_from:
+        if tests or package:
             raise BadInput(
-                "--tests, --package and --tests-from go with --patch: a case says them itself",
+                "--tests and --package go with --patch: a case says them itself",
                 "Leave them out, or give --patch FILE.",
             )
         return None
@@ -44,7 +44,7 @@ def request(
             "--patch needs --tests PATH",
             "Name the test files; harness new --diff takes them from the diff itself.",
         )
-    tree = open_tree(tests_from, cache=targets.cache_folder()) if tests_from else None
+    tree = open_tree(tests_from) if tests_from else None
     return change.ad_hoc(patch, tests, package=package, tests_from=tree)
 
 

@@ -106,7 +106,17 @@ class Display:
 
 
 #: Steps that stay on a terminal; others say how far something is, and come and go in its line.
-_LASTING = ("engine", "draft", "removed", "waiting", "tag", "the base", "connect", "--image", "lost")
+_LASTING = (
+    "engine",
+    "draft",
+    "removed",
+    "waiting",
+    "tag",
+    "the base",
+    "connect",
+    "--image",
+    "lost",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

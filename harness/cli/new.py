@@ -126,7 +126,7 @@ def _proposal(
             raise BadInput(problem, "With --git, the tests are those of --head.")
         return change.from_git(repository, base, head, package=package)
     assert diff is not None
-    tree = open_tree(tests_from, cache=targets.cache_folder()) if tests_from else None
+    tree = open_tree(tests_from) if tests_from else None
     return change.from_diff(diff, package=package, tests_from=tree)
 
 

@@ -18,7 +18,7 @@ from harness import __version__
 
 from .conftest import ROOT, Cli
 
-COMMANDS = ("ab", "diff", "table", "image", "doctor", "completion")
+COMMANDS = ("ab", "new", "diff", "table", "image", "doctor", "completion")
 IMAGE = (["image", "build"], ["image", "list"], ["image", "pin"])
 
 
