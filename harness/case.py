@@ -205,10 +205,9 @@ def _problems(case: Case) -> Iterator[tuple[str, str]]:
     for key, values in (("tests", case.tests), ("nodes", case.nodes), ("images", case.images)):
         if not values:
             yield key, "must not be empty"
-    for key, paths in (("patch", (case.patch,)), ("tests", case.tests)):
-        for path in paths:
-            if reason := unsafe_path(path):
-                yield key, f"{path!r} {reason}"
+    for key, path in (("patch", case.patch), *(("tests", test) for test in case.tests)):
+        if reason := unsafe_path(path):
+            yield key, f"{path!r} {reason}"
     yield from _variable_problems(case.env)
     yield from _upstream_problems(case)
     for plugin in case.plugins:

@@ -4,36 +4,58 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from harness.outcome import ArmStatus
-from harness.record import ArmEvidence, ArmRecord, Probe
+from harness.outcome import Arm, ArmStatus
+from harness.record import PAIR, ArmEvidence, ArmRecord, ArmSpec, Probe
 
 
-def refusal(before: ArmEvidence | None, after: ArmEvidence | None) -> tuple[bool, tuple[str, ...]]:
-    """Why the arms cannot be compared; and whether that is only because the patch was rejected."""
-    reasons, rejected = [], []
-    for name, arm in (("unpatched", before), ("patched", after)):
-        if arm is None:
-            reasons.append(f"the {name} arm has no evidence: the run did not get that far")
-        elif arm.record.status is ArmStatus.PATCH_REJECTED:
-            rejected.append(f"patch rejected: {sentence(arm.record.reason)}")
-        elif arm.record.status is ArmStatus.INTERRUPTED:
-            reasons.append(f"{name} arm: {arm.record.reason}")
-        elif arm.record.status in (ArmStatus.ENGINE_FAILED, ArmStatus.KILLED):
-            reasons.append(f"{name} arm {arm.record.status}: {sentence(arm.record.reason)}")
-            reasons += [f"{name} arm: {problem}" for problem in arm.results.problems]
-        else:
-            reasons += [f"{name} arm: {problem}" for problem in arm.results.problems]
-            reasons += [f"{name} arm: {problem}" for problem in _not_as_planned(name, arm.record)]
-            if arm.record.seal is None:
-                reasons.append(f"{name} arm: its files could not be checked after the tests")
-            elif arm.record.seal.changed:
-                changed = ", ".join(arm.record.seal.changed[:3])
-                reasons.append(f"{name} arm: files changed while the tests ran: {changed}")
-    if before is not None and after is not None and not reasons and not rejected:
-        reasons += _differences(before, after)
+def refusal(
+    arms: Sequence[tuple[ArmSpec, ArmEvidence | None]],
+    *,
+    like: ArmEvidence | None = None,
+    same_tests: bool = True,
+) -> tuple[bool, tuple[str, ...]]:
+    """Why these arms cannot be compared; and whether that is only because the patch was rejected.
+
+    Each is compared with the first, or with the arm ``like``; without ``same_tests`` the test files
+    and what was collected from them may differ from it.
+    """
+    found = [(spec.name, *_unusable(spec, arm)) for spec, arm in arms]
+    reasons = [(name, reason) for name, _, own in found for reason in own]
+    rejected = list(dict.fromkeys(reason for _, own, _ in found for reason in own))
+    if not reasons and not rejected:
+        usable = [(spec, arm) for spec, arm in arms if arm is not None]
+        first = like or usable[0][1]
+        for spec, arm in usable:
+            if arm is not first:
+                differs = _differences(first, arm, same_tests=same_tests)
+                reasons += [(spec.name, reason) for reason in differs]
+        return False, tuple(_told(reasons, len(arms), beside=PAIR[1].name))
     if rejected and not reasons:
-        return True, tuple(dict.fromkeys(rejected))
-    return False, tuple(dict.fromkeys([*_once(reasons), *rejected]))
+        return True, tuple(rejected)
+    return False, (*_told(reasons, len(arms)), *rejected)
+
+
+def _unusable(spec: ArmSpec, arm: ArmEvidence | None) -> tuple[list[str], list[str]]:
+    """Why an arm says nothing, whatever it is compared with: its rejected patch, and the rest."""
+    if arm is None:
+        return [], ["no evidence: the run did not get that far"]
+    record = arm.record
+    match record.status:
+        case ArmStatus.PATCH_REJECTED:
+            return [f"patch rejected: {sentence(record.reason)}"], []
+        case ArmStatus.INTERRUPTED:
+            return [], [record.reason]
+        case ArmStatus.ENGINE_FAILED | ArmStatus.KILLED:
+            return [], [f"{record.status}: {sentence(record.reason)}", *arm.results.problems]
+        case ArmStatus.RAN | ArmStatus.TIMED_OUT:
+            return [], [*arm.results.problems, *_not_as_planned(spec, record), *_seal(record)]
+
+
+def _seal(record: ArmRecord) -> list[str]:
+    if record.seal is None:
+        return ["its files could not be checked after the tests"]
+    changed = ", ".join(record.seal.changed[:3])
+    return [f"files changed while the tests ran: {changed}"] if changed else []
 
 
 def sentence(reason: str) -> str:
@@ -46,30 +68,41 @@ def sentence(reason: str) -> str:
     return ". ".join(part for part in parts if part)
 
 
-def _once(reasons: Sequence[str]) -> Iterator[str]:
-    """What is true of both arms is said once."""
-    for reason in reasons:
-        patched = reason.removeprefix("un")
-        twins = patched in reasons and f"un{patched}" in reasons
-        yield f"both arms{patched.removeprefix('patched arm')}" if twins else reason
+def _told(reasons: Sequence[tuple[str, str]], total: int, *, beside: str = "") -> Iterator[str]:
+    """Each reason once, with the arms that it is true of; ``beside`` needs no name."""
+    by_reason: dict[str, list[str]] = {}
+    for name, reason in reasons:
+        by_reason.setdefault(reason, []).append(name)
+    for reason, names in by_reason.items():
+        if names == [beside]:
+            yield reason
+        elif len(names) == 1:
+            yield f"{names[0]} arm: {reason}"
+        elif len(names) == total:
+            yield f"{'both' if total == 2 else f'all {total}'} arms: {reason}"
+        else:
+            more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+            yield f"arms {', '.join(names[:3])}{more}: {reason}"
 
 
-#: What is done to the tree, by how the patch fits: in the unpatched arm, and in the patched one.
+#: What is done to the tree, by how the patch fits: in the arm without it, with it, with some of it.
 _ACTIONS = {
-    "empty": ("none", "none"),
-    "clean": ("none", "applied"),
-    "offset": ("none", "applied"),
-    "already-applied": ("reversed", "none"),
+    "empty": ("none", "none", "none"),
+    "clean": ("none", "applied", "applied"),
+    "offset": ("none", "applied", "applied"),
+    "already-applied": ("reversed", "none", "reversed"),
 }
+_NO_ACTIONS = ("", "", "")
 
 
-def _not_as_planned(name: str, record: ArmRecord) -> list[str]:
-    """Where the record does not show that this arm was what its name says."""
+def _not_as_planned(spec: ArmSpec, record: ArmRecord) -> list[str]:
+    """Where the record does not show that this arm was what its plan says."""
     staging = record.staging
     if record.probe is None or staging is None:
         return ["it was not probed, or its package was not staged"]
-    found = [] if record.arm == name else [f"its record is of the {record.arm} arm"]
-    planned = _ACTIONS.get(staging.state, ("", ""))[name == "patched"]
+    same = (record.arm, record.name, record.hunks) == (spec.arm, spec.name, spec.hunks)
+    found = [] if same else [f"its record is of the {record.name or record.arm} arm"]
+    planned = _ACTIONS.get(staging.state, _NO_ACTIONS)[list(Arm).index(spec.arm)]
     if staging.action != planned:
         found.append(f"the patch was {staging.action}, which does not fit {staging.state}")
     elif (staging.tree_after != staging.tree_before) is (planned == "none"):
@@ -106,7 +139,7 @@ def _measured(a: Probe, b: Probe) -> Iterator[tuple[str, object, object]]:
             yield f"{kind} {key}", left.get(key, ""), right.get(key, "")
 
 
-def _differences(before: ArmEvidence, after: ArmEvidence) -> list[str]:
+def _differences(before: ArmEvidence, after: ArmEvidence, *, same_tests: bool) -> list[str]:
     """What differs between the arms beside the patch."""
     a, b = before.record, after.record
     pairs: list[tuple[str, object, object]] = [
@@ -114,16 +147,18 @@ def _differences(before: ArmEvidence, after: ArmEvidence) -> list[str]:
         ("registry digest", a.image.registry_digest, b.image.registry_digest),
         ("engine", a.engine, b.engine),
         ("device access", "; ".join(a.access), "; ".join(b.access)),
-        ("test files", a.tests_sha256, b.tests_sha256),
         ("environment variables", a.environment_sha256, b.environment_sha256),
+        ("pytest plugins", "; ".join(a.plugins), "; ".join(b.plugins)),
     ]
     if a.probe and b.probe:
         pairs += _measured(a.probe, b.probe)
     if a.staging and b.staging:
         pairs.append(("package tree", a.staging.tree_before, b.staging.tree_before))
         pairs.append(("fit of the patch", a.staging.state, b.staging.state))
+    if same_tests:
+        pairs.append(("test files", a.tests_sha256, b.tests_sha256))
     found = [f"{name} differs: {x} and {y}" for name, x, y in pairs if x != y]
-    return found + _collected_differently(before, after)
+    return found + (_collected_differently(before, after) if same_tests else [])
 
 
 def _collected_differently(before: ArmEvidence, after: ArmEvidence) -> list[str]:

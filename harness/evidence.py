@@ -15,17 +15,20 @@ from typing import TypeVar
 
 from harness.case import unsafe_path
 from harness.errors import BadInput, EvidenceUnwritable
-from harness.outcome import Arm, ArmStatus
-from harness.plan import CaseFiles, sha256
+from harness.outcome import ArmStatus
+from harness.plan import BaseTests, CaseFiles, sha256
 from harness.record import (
+    PAIR,
     SCHEMA,
     ArmEvidence,
     ArmRecord,
     ArmResults,
+    ArmSpec,
     ImageIdentity,
     Probe,
     RunRecord,
     Seal,
+    SourceRecord,
     Staging,
     TargetEvidence,
     TargetRecord,
@@ -33,6 +36,7 @@ from harness.record import (
 from harness.results import arm_results
 from harness.schema import dump_json, parse_json
 from harness.store import load_case, read_file
+from harness.transfer import Upstream, read_sources
 
 _RAW = ("junit.xml", "journal.jsonl")
 _ANSWERS = ("probe.json", "stage.json", "seal.json")
@@ -46,8 +50,8 @@ class RunFolder:
     path: Path
 
     @classmethod
-    def create(cls, out: Path, files: CaseFiles) -> RunFolder:
-        """Make ``<out>/<case>/<run>`` with a copy of the case in it.
+    def create(cls, out: Path, files: CaseFiles, base: BaseTests | None = None) -> RunFolder:
+        """Make ``<out>/<case>/<run>`` with a copy of the case in it, and of the old tests.
 
         Raises:
             BadInput: the folder cannot be made there.
@@ -61,6 +65,8 @@ class RunFolder:
             folder.write(f"case/{files.case.patch}", files.patch_bytes)
             for name, data in files.tests.items():
                 folder.write(f"case/{name}", data)
+            for name, data in base.tests.items() if base else ():
+                folder.write(f"base/{name}", data)
         except (OSError, EvidenceUnwritable) as error:
             raise BadInput(f"--out {out}: cannot write evidence there: {error}") from error
         return folder
@@ -101,7 +107,7 @@ class RunFolder:
 
     def write_arm(self, target: TargetRecord, record: ArmRecord) -> None:
         """Write ``<target>/<arm>/arm.json``."""
-        self.write(f"{target.slug}/{record.arm}/arm.json", dump_json(record).encode())
+        self.write(f"{target.slug}/{record.name}/arm.json", dump_json(record).encode())
 
     def write_manifest(self) -> None:
         """Write ``manifest.json``: the sha256 of every other file of the run."""
@@ -121,6 +127,7 @@ class LoadedRun:
     record: RunRecord
     files: CaseFiles
     targets: tuple[TargetEvidence, ...]
+    upstream: Upstream | None = None
 
 
 def find_runs(path: Path) -> list[Path]:
@@ -155,7 +162,7 @@ def load_run(folder: Path) -> LoadedRun:
             f"{name}: schema: {record.schema} is not known; this harness reads {SCHEMA}",
             f"It was written by harness {record.harness}: use that version, or a newer one.",
         )
-    files = load_case(folder / "case")
+    files = load_case(folder / "case", taken=record.tests_from)
     files = replace(files, case=replace(files.case, id=record.case_id))
     checks = (
         (files.patch_sha256, record.patch_sha256, "the patch"),
@@ -168,21 +175,60 @@ def load_run(folder: Path) -> LoadedRun:
                 f"{folder}: {what} under case/ is not what was run",
                 "Restore the folder from its source.",
             )
-    targets = tuple(_load_target(folder, target) for target in record.targets)
+    _taken(folder, "base", record.base_tests)
+    _check_arms(name, record)
+    theirs = _taken(folder, "upstream", record.upstream)
+    upstream = Upstream.of(record.upstream, theirs) if record.upstream else None
+    targets = tuple(_load_target(folder, target, record.arms) for target in record.targets)
     shown = folder.resolve()
     if shown.is_relative_to(Path.cwd()):  # a report for others should not name this machine's paths
         shown = shown.relative_to(Path.cwd())
-    return LoadedRun(folder=str(shown), record=record, files=files, targets=targets)
+    return LoadedRun(
+        folder=str(shown), record=record, files=files, targets=targets, upstream=upstream
+    )
 
 
-def _load_target(folder: Path, target: TargetRecord) -> TargetEvidence:
+def _taken(folder: Path, name: str, source: SourceRecord | None) -> dict[str, bytes | None]:
+    """The files under ``name`` that the record says were taken from elsewhere, as they were then.
+
+    None where the record says that there was no such file.
+    """
+    found: dict[str, bytes | None] = {}
+    for path, digest in source.files.items() if source else ():
+        if unsafe_path(path):
+            raise BadInput(f"{folder / 'run.json'}: {name}: {path!r} {unsafe_path(path)}")
+        data = read_file(folder / name / path) if digest else None
+        if data is not None and sha256(data) != digest:
+            raise BadInput(
+                f"{folder}: {path} under {name}/ is not what was run",
+                "Restore the folder from its source.",
+            )
+        found[path] = data
+    return found
+
+
+def _check_arms(name: Path, record: RunRecord) -> None:
+    """The planned arms are folder names, each once, and the first pair is among them."""
+    names = [spec.name for spec in record.arms]
+    for arm in names:
+        if unsafe_path(arm) or "/" in arm:
+            raise BadInput(f"{name}: arms: {arm!r} is not a folder name")
+    if len(set(names)) < len(names) or not set(PAIR) <= set(record.arms):
+        raise BadInput(f"{name}: arms: one stands there twice, or an arm of the pair is lacking")
+
+
+def _load_target(
+    folder: Path, target: TargetRecord, planned: tuple[ArmSpec, ...]
+) -> TargetEvidence:
     if unsafe_path(target.slug) or "/" in target.slug:
         raise BadInput(f"{folder / 'run.json'}: targets: {target.slug!r} is not a folder name")
-    arms = [
-        _load_arm(folder / target.slug / arm) or _cut_short(folder / target.slug / arm, arm, target)
-        for arm in (Arm.UNPATCHED, Arm.PATCHED)
-    ]
-    return TargetEvidence(target=target, unpatched=arms[0], patched=arms[1])
+    arms = {}
+    for spec in planned:
+        place = folder / target.slug / spec.name
+        arm = _load_arm(place) or _cut_short(place, spec, target)
+        if arm is not None:
+            arms[spec.name] = arm
+    return TargetEvidence(target=target, arms=arms, planned=planned)
 
 
 def _load_arm(folder: Path) -> ArmEvidence | None:
@@ -190,6 +236,7 @@ def _load_arm(folder: Path) -> ArmEvidence | None:
     if not name.is_file():
         return None
     record = parse_json(read_file(name), ArmRecord, where=str(name))
+    record = replace(record, name=record.name or folder.name)  # older evidence has just the two
     raw = {name: _raw(folder / name) for name in sorted({*record.files, *_RAW})}
     present = {name: data for name, data in raw.items() if data is not None}
     # What an engine that failed had not yet told the record of may lie there all the same.
@@ -204,10 +251,11 @@ def _load_arm(folder: Path) -> ArmEvidence | None:
     if changed:
         problem = f"{', '.join(changed)}: not as the arm left it"
         results = replace(results, problems=(*results.problems, problem))
-    return ArmEvidence(record=record, results=results)
+    sources = read_sources(present.get("sources.json", b""))
+    return ArmEvidence(record=record, results=results, sources=sources)
 
 
-def _cut_short(folder: Path, arm: Arm, target: TargetRecord) -> ArmEvidence | None:
+def _cut_short(folder: Path, spec: ArmSpec, target: TargetRecord) -> ArmEvidence | None:
     """What an arm left that ended without a record; None where it left nothing.
 
     No record means no digests: its files say how far it came, and no outcome is taken from them.
@@ -217,7 +265,9 @@ def _cut_short(folder: Path, arm: Arm, target: TargetRecord) -> ArmEvidence | No
     if not present:
         return None
     record = ArmRecord(
-        arm=arm,
+        arm=spec.arm,
+        name=spec.name,
+        hunks=spec.hunks,
         status=ArmStatus.INTERRUPTED,
         reason="interrupted before its end",
         engine=target.engine,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from harness import transfer
 from harness.case import Case, Role, Signature, family
 from harness.outcome import Arm, ArmStatus, Outcome
 from harness.record import ArmEvidence
@@ -39,6 +40,7 @@ def _of_case(rows: list[Row]) -> Iterator[str]:
         yield from _unmeasured(row)
         yield from _claimed(row)
         yield from _moved(row)
+        yield from transfer.gaps(row.transfer) if row.transfer else ()
     yield from _skipped_everywhere(case, rows)
     yield from _not_skipped(case, rows)
     yield from _deselected(rows)

@@ -1,18 +1,23 @@
-"""From two arms to verdicts: does what was measured confirm what the case claims?"""
+"""From the arms of a row to verdicts, and to what else was asked of them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import assert_never
+from dataclasses import dataclass, replace
 
+from harness import ablation, drift, others, repeats
 from harness.case import Case, Node, Role
-from harness.comparable import refusal
-from harness.flips import Flip, classify
-from harness.outcome import ArmStatus, Outcome
+from harness.comparable import refusal, sentence
+from harness.drift import Four
+from harness.judge_node import NodeJudge
+from harness.outcome import ArmStatus, Outcome, Series
 from harness.patch import Patch
-from harness.record import ArmEvidence, Failure, NodeResult, RunRecord, TargetEvidence
-from harness.signature import level, mismatch, same_failure
+from harness.record import ArmEvidence, ArmSpec, RunRecord, TargetEvidence
 from harness.verdict import NodeVerdict, Row, Verdict
+
+_WITHOUT_OUTCOMES = (ArmStatus.PATCH_REJECTED, ArmStatus.ENGINE_FAILED, ArmStatus.INTERRUPTED)
+#: Verdicts of a test that fails with and without the patch, which drift would explain.
+_FAILS_IN_BOTH = (Verdict.DOES_NOT_REPRODUCE, Verdict.NOT_FIXED, Verdict.WRONG_RED)
 
 
 def judge_row(
@@ -21,53 +26,180 @@ def judge_row(
     """Judge every selected node of one row; a row whose arms differ in more than the patch is
     refused as a whole."""
     before, after = evidence.unpatched, evidence.patched
-    probes = [arm.record.probe for arm in (before, after) if arm and arm.record.probe]
-    probe = probes[0] if probes else None
-    platform = probe.platform if probe else "unknown"
-    rejected, refused = refusal(before, after)
+    probes = [arm.record.probe for arm in evidence.arms.values() if arm.record.probe]
+    rejected, refused = refusal(evidence.of(Series.PAIR))
+    row = _Row(
+        case=case,
+        patch=patch,
+        evidence=evidence,
+        platform=probes[0].platform if probes else "unknown",
+        chosen=tuple(node for node in case.nodes if node.id in run.selected),
+    )
+    pairs = () if refused else tuple((a, b) for a, b in evidence.pairs() if a and b)
+    four, not_four = row.four(pairs)
     verdict = Verdict.INCONCLUSIVE if rejected else Verdict.INFRA
-    chosen = [node for node in case.nodes if node.id in run.selected]
-    nodes = []
-    for node in chosen:
-        if before is None or after is None or refused:
-            nodes.append(_refused(node, platform, before, after, verdict, refused))
-        else:
-            nodes.append(_Judge(case, patch, node, platform, before, after).verdict())
+    nodes = row.verdicts(pairs, four) if pairs else row.refused(verdict, refused)
     return Row(
         case=case,
         run=run,
         folder=folder,
-        platform=platform,
-        device=probe.device if probe else "",
+        platform=row.platform,
+        device=probes[0].device if probes else "",
         evidence=evidence,
-        nodes=tuple(nodes),
+        nodes=nodes,
         unpatched=before.results.counts(run.selected) if before else {},
         patched=after.results.counts(run.selected) if after else {},
         refused=refused,
+        ablation=row.ablated(nodes) if pairs else None,
+        drift=row.drifted(nodes, four, not_four) if pairs else None,
+        agreement=row.agreed() if pairs else None,
+        others=row.undeclared(pairs, four) if pairs and run.whole_files else None,
     )
 
 
-_WITHOUT_OUTCOMES = (ArmStatus.PATCH_REJECTED, ArmStatus.ENGINE_FAILED, ArmStatus.INTERRUPTED)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Row:
+    """What is judged of one row, part by part."""
 
+    case: Case
+    patch: Patch
+    evidence: TargetEvidence
+    platform: str
+    chosen: tuple[Node, ...]
 
-def _refused(
-    node: Node,
-    platform: str,
-    before: ArmEvidence | None,
-    after: ArmEvidence | None,
-    verdict: Verdict,
-    reasons: Sequence[str],
-) -> NodeVerdict:
-    outcomes = [_outcome_in(arm, node.id) for arm in (before, after)]
-    return NodeVerdict(
-        node_id=node.id,
-        role=node.role_at(platform),
-        unpatched=outcomes[0],
-        patched=outcomes[1],
-        verdict=verdict,
-        confirmed=False,
-        reason="; ".join(reasons),
-    )
+    def refused(self, verdict: Verdict, reasons: Sequence[str]) -> tuple[NodeVerdict, ...]:
+        """Every node with what it did, which says nothing."""
+        arms = (self.evidence.unpatched, self.evidence.patched)
+        found = []
+        for node in self.chosen:
+            outcomes = [_outcome_in(arm, node.id) for arm in arms]
+            found.append(
+                NodeVerdict(
+                    node_id=node.id,
+                    role=node.role_at(self.platform),
+                    unpatched=outcomes[0],
+                    patched=outcomes[1],
+                    verdict=verdict,
+                    confirmed=False,
+                    reason="; ".join(reasons),
+                )
+            )
+        return tuple(found)
+
+    def verdicts(
+        self, pairs: Sequence[tuple[ArmEvidence, ArmEvidence]], four: Four | None
+    ) -> tuple[NodeVerdict, ...]:
+        """Every node's verdict, from all pairs together."""
+        nodes = [self._verdict(node, pairs, four) for node in self.chosen]
+        p_values = repeats.corrected([node.runs.p if node.runs else None for node in nodes])
+        return tuple(
+            replace(node, runs=replace(node.runs, p_holm=p)) if node.runs else node
+            for node, p in zip(nodes, p_values, strict=True)
+        )
+
+    def _verdict(
+        self, node: Node, pairs: Sequence[tuple[ArmEvidence, ArmEvidence]], four: Four | None
+    ) -> NodeVerdict:
+        judges = [NodeJudge(self.case, self.patch, node, self.platform, a, b) for a, b in pairs]
+        found = [judge.verdict() for judge in judges]
+        first = found[0]
+        if len(found) > 1:
+            first = replace(first, runs=_runs(judges, found))
+        again = [
+            arm.results.result(node.id).outcome
+            for _, arm in self.evidence.of(Series.AA)
+            if arm is not None and arm.record.status is ArmStatus.RAN
+        ]
+        differs = _disagreement(found, again)
+        if differs:
+            return replace(first, verdict=Verdict.UNSTABLE, confirmed=False, reason=differs)
+        if four and first.verdict in _FAILS_IN_BOTH and four.drifts(node.id):
+            reason = f"fails alike with the old tests and without the patch: {first.reason}"
+            return replace(first, verdict=Verdict.DRIFT, confirmed=False, reason=reason)
+        return first
+
+    def four(
+        self, pairs: Sequence[tuple[ArmEvidence, ArmEvidence]]
+    ) -> tuple[Four | None, tuple[str, ...]]:
+        """The four arms of old and new tests, or why they can't be compared."""
+        base = self.evidence.of(Series.BASE)
+        if not base or not pairs:
+            return None, ()
+        old = self.evidence.pairs(Series.BASE)[0]
+        reasons = refusal(base)[1] or refusal(base, like=pairs[0][0], same_tests=False)[1]
+        if reasons or old[0] is None or old[1] is None:
+            return None, reasons
+        arms = (*old, *pairs[0])
+        results = [arm.results for arm in arms if arm is not None]
+        return Four(
+            base_unpatched=results[0],
+            base_patched=results[1],
+            unpatched=results[2],
+            patched=results[3],
+        ), ()
+
+    def drifted(
+        self, nodes: Sequence[NodeVerdict], four: Four | None, refused: tuple[str, ...]
+    ) -> drift.Drift | None:
+        """The 2 × 2, where it was asked for."""
+        if refused:
+            return drift.Drift(pre_existing=0, new=0, changed=(), drifted=(), refused=refused)
+        flips = {node.node_id for node in nodes if node.role is Role.FLIP}
+        return drift.compare(four, flips) if four else None
+
+    def undeclared(
+        self, pairs: Sequence[tuple[ArmEvidence, ArmEvidence]], four: Four | None
+    ) -> others.Others:
+        """The undeclared tests of the files that were run whole."""
+        results = [(a.results, b.results) for a, b in pairs]
+        return others.find(results, {node.id for node in self.chosen}, four)
+
+    def agreed(self) -> repeats.Agreement | None:
+        """The unpatched arm against itself, repeat by repeat."""
+        twins = self.evidence.of(Series.AA)
+        if not twins:
+            return None
+        refused = refusal(twins, like=self.evidence.unpatched)[1]
+        found: list[str] = []
+        compared = 0
+        for (_, twin), (first, _) in zip(twins, self.evidence.pairs(), strict=True):
+            if refused or twin is None or first is None:
+                continue
+            units = drift.units(twin.results) | drift.units(first.results)
+            units |= {node.id for node in self.chosen}
+            for unit in sorted(units):
+                a, b = drift.outcome(first.results, unit), drift.outcome(twin.results, unit)
+                compared += Outcome.NOT_RUN not in (a, b)
+                found += [unit] if a is not b and Outcome.NOT_RUN not in (a, b) else []
+        return repeats.Agreement(
+            pairs=len(twins), comparisons=compared, differing=tuple(found), refused=refused
+        )
+
+    def ablated(self, nodes: Sequence[NodeVerdict]) -> ablation.Ablation | None:
+        """Which hunks each confirmed flip needs, where it was asked for."""
+        arms = self.evidence.of(Series.ABLATION)
+        if not arms:
+            return None
+        flips = [node.node_id for node in nodes if node.verdict is Verdict.FLIP_CONFIRMED]
+        held = [node.node_id for node in nodes if node.verdict is Verdict.CONTROL_HELD]
+        subsets = [self._subset(spec, arm) for spec, arm in arms]
+        return ablation.analyse(self.patch, subsets, flips, held)
+
+    def _subset(self, spec: ArmSpec, arm: ArmEvidence | None) -> ablation.Subset:
+        refused = refusal([(spec, arm)], like=self.evidence.unpatched)[1]
+        if arm is not None and arm.record.status is ArmStatus.PATCH_REJECTED:
+            refused = (f"cannot be applied apart: {sentence(arm.record.reason)}",)
+        results = arm.results if arm is not None and not refused else None
+        ids = [node.id for node in self.chosen] if results else []
+        failures = {n: f for n in ids if results and (f := drift.failure(results, n))}
+        return ablation.Subset(
+            hunks=spec.hunks or (),
+            arm=spec.name,
+            outcomes={n: drift.outcome(results, n) for n in ids if results},
+            failures=failures,
+            problem="; ".join(refused),
+            apart=arm is None or arm.record.status is not ArmStatus.PATCH_REJECTED,
+        )
 
 
 def _outcome_in(arm: ArmEvidence | None, node_id: str) -> Outcome:
@@ -76,186 +208,40 @@ def _outcome_in(arm: ArmEvidence | None, node_id: str) -> Outcome:
     return arm.results.result(node_id).outcome
 
 
-class _Judge:
-    """One node on one row whose arms are comparable."""
-
-    def __init__(
-        self,
-        case: Case,
-        patch: Patch,
-        node: Node,
-        platform: str,
-        before: ArmEvidence,
-        after: ArmEvidence,
-    ) -> None:
-        self.case, self.patch, self.node, self.platform = case, patch, node, platform
-        self.role = node.role_at(platform)
-        self.a, self.b = before.results.result(node.id), after.results.result(node.id)
-        self.load_a, self.load_b = (
-            before.results.load_error(node.id),
-            after.results.load_error(node.id),
-        )
-        self.failure = self.load_a if self.a.outcome is Outcome.MISSING else self.a.failure
-        self.patched_failure = self.load_b if self.b.outcome is Outcome.MISSING else self.b.failure
-        self.offsets: dict[str, set[int]] = {}
-        for hunk in before.record.staging.hunks if before.record.staging else ():
-            self.offsets.setdefault(hunk.file, set()).add(hunk.offset)
-
-    def verdict(self) -> NodeVerdict:
-        verdict, confirmed, reason = self._decide()
-        return NodeVerdict(
-            node_id=self.node.id,
-            role=self.role,
-            unpatched=self.a.outcome,
-            patched=self.b.outcome,
-            verdict=verdict,
-            confirmed=confirmed,
-            reason=reason,
-            failure=self.failure,
-            patched_failure=self.patched_failure,
-            skip_reason=self.a.skip_reason or self.b.skip_reason,
-        )
-
-    def _decide(self) -> tuple[Verdict, bool, str]:
-        lacking = self._lacking_module()
-        if lacking:
-            return Verdict.INFRA, False, lacking
-        if self.load_a or self.load_b:
-            return self._load_error()
-        flip = classify(self.a.outcome, self.b.outcome)
-        match flip:
-            case Flip.FIXED:
-                return self._fixed()
-            case Flip.BROKE:
-                return Verdict.REGRESSION, False, f"passes unpatched, then {_why(self.b)}"
-            case Flip.BOTH_PASS:
-                return self._both_pass()
-            case Flip.BOTH_FAIL:
-                return self._both_fail()
-            case Flip.BOTH_SKIP:
-                return self._both_skip()
-            case Flip.SKIP_CHANGED:
-                arm = "unpatched" if self.a.outcome is Outcome.SKIPPED else "patched"
-                said = self.a.skip_reason or self.b.skip_reason or _NO_REASON
-                return Verdict.UNEXPECTED_SKIP, False, f"skipped in the {arm} arm only: {said}"
-            case Flip.ABSENT | Flip.APPEARED | Flip.VANISHED:
-                return Verdict.MISSING, False, self._missing()
-            case Flip.UNMEASURED:
-                reason = f"no result: {self.a.outcome} unpatched, {self.b.outcome} patched"
-                return Verdict.INCONCLUSIVE, False, reason
-            case _:
-                assert_never(flip)
-
-    def _lacking_module(self) -> str:
-        """Both arms fail for the same absent module that is not part of what is under test."""
-        if not (self.failure and self.patched_failure):
-            return ""
-        module = self.failure.module
-        kind = self.failure.exception == "ModuleNotFoundError"
-        foreign = module.partition(".")[0] not in ("", self.case.package)
-        if kind and foreign and module == self.patched_failure.module:
-            return f"module {module!r} is missing in both arms: the environment is incomplete"
-        return ""
-
-    def _load_error(self) -> tuple[Verdict, bool, str]:
-        signature = self.case.signature_of(self.node)
-        declared = self.role is Role.FLIP and signature is not None and signature.while_loading
-        if declared and signature and self.load_a and not self.load_b:
-            differs = mismatch(signature, self.load_a, self.patch, self.offsets)
-            if differs:
-                return (
-                    Verdict.WRONG_RED,
-                    False,
-                    f"the test file cannot be loaded unpatched, but {differs}",
-                )
-            return self._loads_patched(self.load_a)
-        if self.load_a and self.load_b:
-            where, failure = "either arm", self.load_a
-        elif self.load_a:
-            where, failure = "the unpatched arm", self.load_a
-        else:
-            assert self.load_b is not None
-            where, failure = "the patched arm", self.load_b
-        return Verdict.LOAD_ERROR, False, f"cannot be loaded in {where}: {_brief(failure)}"
-
-    def _loads_patched(self, load_error: Failure) -> tuple[Verdict, bool, str]:
-        """The declared load error is the red; what is the patched arm?"""
-        match classify(Outcome.FAILED, self.b.outcome):
-            case Flip.FIXED:
-                reason = "cannot be loaded unpatched, as declared"
-                return Verdict.FLIP_CONFIRMED, True, f"{reason}: {_brief(load_error)}"
-            case Flip.BOTH_FAIL:
-                return Verdict.NOT_FIXED, False, f"loads patched, but {_why(self.b)}"
-            case Flip.VANISHED:
-                return Verdict.MISSING, False, self._missing()
-            case Flip.SKIP_CHANGED:
-                said = self.b.skip_reason or _NO_REASON
-                return Verdict.UNEXPECTED_SKIP, False, f"skipped in the patched arm only: {said}"
-            case _:
-                return Verdict.INCONCLUSIVE, False, f"loads patched, but is {self.b.outcome} there"
-
-    def _fixed(self) -> tuple[Verdict, bool, str]:
-        if self.role is Role.CONTROL:
-            return Verdict.UNEXPECTED_FLIP, False, f"a control, but unpatched it {_why(self.a)}"
-        signature = self.case.signature_of(self.node)
-        if signature is None or self.failure is None:
-            return Verdict.WRONG_RED, False, "the evidence has no failure to compare with"
-        differs = mismatch(signature, self.failure, self.patch, self.offsets)
-        if differs:
-            return Verdict.WRONG_RED, False, differs
-        return Verdict.FLIP_CONFIRMED, True, f"unpatched it {_why(self.a)}"
-
-    def _both_pass(self) -> tuple[Verdict, bool, str]:
-        if self.role is Role.CONTROL:
-            return Verdict.CONTROL_HELD, True, "passes in both arms"
-        return Verdict.DOES_NOT_REPRODUCE, False, "passes unpatched: the failure does not show here"
-
-    def _both_fail(self) -> tuple[Verdict, bool, str]:
-        if self.role is Role.CONTROL:
-            reason = f"declared to pass in both arms, but it {_why(self.a)}"
-            return Verdict.DOES_NOT_REPRODUCE, False, reason
-        signature = self.case.signature_of(self.node)
-        if signature is not None and self.failure is not None:
-            differs = mismatch(signature, self.failure, self.patch, self.offsets)
-            if differs:
-                return Verdict.WRONG_RED, False, f"{differs}; and it fails patched too"
-        if (
-            self.failure
-            and self.patched_failure
-            and same_failure(self.failure, self.patched_failure, self.patch)
-        ):
-            return Verdict.NOT_FIXED, False, f"fails alike in both arms: {_brief(self.failure)}"
-        return Verdict.NOT_FIXED, False, f"patched it still {_why(self.b)}"
-
-    def _both_skip(self) -> tuple[Verdict, bool, str]:
-        declared = self.node.expected_skip(self.platform)
-        reasons = tuple(dict.fromkeys((self.a.skip_reason, self.b.skip_reason)))
-        said = " unpatched, patched ".join(repr(reason or _NO_REASON) for reason in reasons)
-        if declared is None:
-            reason = f"skipped, which the case does not expect on {self.platform}: {said}"
-            return Verdict.UNEXPECTED_SKIP, False, reason
-        if any(level(declared) not in level(reason) for reason in reasons):
-            reason = f"skipped for another reason than declared ({declared!r}): {said}"
-            return Verdict.UNEXPECTED_SKIP, False, reason
-        return Verdict.SKIPPED, True, self.a.skip_reason
-
-    def _missing(self) -> str:
-        if self.a.outcome is self.b.outcome:
-            return "no such test in either arm; is the node ID right?"
-        arm = "unpatched" if self.a.outcome is Outcome.MISSING else "patched"
-        return f"no such test in the {arm} arm"
+def _runs(judges: Sequence[NodeJudge], found: Sequence[NodeVerdict]) -> repeats.Runs:
+    """All runs of one node, counted."""
+    each = list(zip(judges, found, strict=True))
+    arms = [
+        [(verdict.unpatched, judge.load_errors[0]) for judge, verdict in each],
+        [(verdict.patched, judge.load_errors[1]) for judge, verdict in each],
+    ]
+    failed = [sum(repeats.is_red(o, load_error=lost) for o, lost in arm) for arm in arms]
+    counts = all(repeats.measured(o, load_error=lost) for arm in arms for o, lost in arm)
+    both = (failed[0], failed[1])
+    return repeats.Runs(
+        unpatched=tuple(outcome for outcome, _ in arms[0]),
+        patched=tuple(outcome for outcome, _ in arms[1]),
+        failed=both,
+        p=repeats.p_value(both, len(found)) if counts else None,
+    )
 
 
-_NO_REASON = "no reason given"
-
-
-def _why(result: NodeResult) -> str:
-    """For example ``failed with TypeError: … at file.py:3``."""
-    with_failure = f" with {_brief(result.failure)}" if result.failure else ""
-    return f"{result.outcome}{with_failure}"
-
-
-def _brief(failure: Failure) -> str:
-    first = failure.message.strip().splitlines()[0] if failure.message.strip() else ""
-    text = f"{failure.exception}: {first}" if first else failure.exception
-    return f"{text} at {failure.place}" if failure.place else text
+def _disagreement(found: Sequence[NodeVerdict], again: Sequence[Outcome]) -> str:
+    """How the runs of one arm differ, or an empty string; they are never averaged."""
+    before = [verdict.unpatched for verdict in found]
+    for name, outcomes in (
+        ("unpatched", before),
+        ("patched", [verdict.patched for verdict in found]),
+        ("unpatched and A/A", [*before, *again]),
+    ):
+        if len(set(outcomes)) > 1:
+            counts = ", ".join(
+                f"{outcome} in {outcomes.count(outcome)} of {len(outcomes)} runs"
+                for outcome in dict.fromkeys(outcomes)
+            )
+            return f"the {name} arms do not agree: {counts}"
+    kinds = list(dict.fromkeys(verdict.verdict for verdict in found))
+    if len(kinds) > 1:
+        number = next(n for n, v in enumerate(found, 1) if v.verdict is kinds[1])
+        return f"{kinds[0]} in repeat 1, {kinds[1]} in repeat {number}: {found[number - 1].reason}"
+    return ""

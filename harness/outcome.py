@@ -33,10 +33,24 @@ class ArmStatus(StrEnum):
 
 
 class Arm(StrEnum):
-    """The two sides of the comparison."""
+    """What an arm has of the patch: nothing, all of it, or some of its hunks."""
 
     UNPATCHED = "unpatched"
     PATCHED = "patched"
+    PARTLY = "partly"
+
+
+class Series(StrEnum):
+    """What an arm is run for.
+
+    ``pair`` arms are compared with each other; ``aa`` arms are the unpatched one once more;
+    ``base`` arms have the tests as they were before the change; ``ablation`` arms have some hunks.
+    """
+
+    PAIR = "pair"
+    AA = "aa"
+    BASE = "base"
+    ABLATION = "ablation"
 
 
 #: From harmless to worst; several results for one node ID merge to the worst.

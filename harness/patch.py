@@ -7,7 +7,7 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 
 from harness.errors import PatchRefused
-from harness.unidiff import FilePatch, Hunk, Patch, render, to_json
+from harness.unidiff import FilePatch, Hunk, Patch, numbered, render, subset, to_json
 from harness.unidiff_parser import parse_patch
 
 __all__ = [
@@ -16,8 +16,10 @@ __all__ = [
     "Patch",
     "for_package",
     "moved_line",
+    "numbered",
     "parse_patch",
     "render",
+    "subset",
     "to_json",
     "touches",
 ]

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from harness.outcome import Arm, ArmStatus, Outcome
+from harness.outcome import Arm, ArmStatus, Outcome, Series
 
 SCHEMA = 1
 
@@ -40,6 +40,7 @@ class Probe:
     distributions: int = 0
     distributions_sha256: str = ""
     versions: dict[str, str] = field(default_factory=dict)
+    plugins: dict[str, str] = field(default_factory=dict)
     environment: dict[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
@@ -99,15 +100,55 @@ class ImageIdentity:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ArmSpec:
+    """One arm as it was planned, before any was started.
+
+    ``name`` is its folder in a row's evidence. ``hunks`` are those that a partly patched arm has,
+    numbered from 1 through the whole patch; ``repeat`` counts the arms of one kind from 1.
+    """
+
+    name: str
+    arm: Arm
+    series: Series = Series.PAIR
+    repeat: int = 1
+    hunks: tuple[int, ...] | None = None
+
+
+#: The arms of a run that does not say which it has.
+PAIR = (
+    ArmSpec(name="unpatched", arm=Arm.UNPATCHED),
+    ArmSpec(name="patched", arm=Arm.PATCHED),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceRecord:
+    """Where files of a run were taken from beside the case's folder.
+
+    ``kind`` is folder, git or sdist; ``spec`` is what was asked for, ``revision`` the commit or
+    the archive's sha256; ``files`` has the sha256 of each file that was taken.
+    """
+
+    kind: str
+    spec: str
+    revision: str = ""
+    files: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ArmRecord:
     """One arm, written as soon as it ended. Times are UTC in ISO 8601, durations seconds.
 
+    ``name`` is the arm's folder and ``hunks`` those that a partly patched arm has, as planned.
     ``tests_sha256`` is over the test files as they lay in the arm before the tests ran,
     ``environment_sha256`` over the variables that the harness set. ``access`` names the device
-    access that was given; ``notes`` are remarkable events, such as a connection that was lost.
+    access that was given; ``plugins`` are the case's pytest plugins, the image's own or wheels with
+    their sha256; ``notes`` are remarkable events, such as a connection that was lost.
     """
 
     arm: Arm
+    name: str = ""
+    hunks: tuple[int, ...] | None = None
     status: ArmStatus
     reason: str = ""
     engine: str
@@ -119,6 +160,7 @@ class ArmRecord:
     environment_sha256: str = ""
     tests_sha256: str = ""
     access: tuple[str, ...] = ()
+    plugins: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     files: dict[str, str] = field(default_factory=dict)
     probe: Probe | None = None
@@ -147,7 +189,14 @@ class TargetRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRecord:
-    """``run.json``: one case, run on some targets, on one host."""
+    """``run.json``: one case, run on some targets.
+
+    ``arms`` were planned for each target before anything was started, in this order.
+    ``whole_files`` says that the arms ran every test of the case's files, not only the declared
+    ones. ``base_tests`` are the test files as they were before the change, ``tests_from`` says
+    where test files that the case folder lacks were taken from. ``upstream`` is what the package's
+    files were compared with (a file that it has not has no digest).
+    """
 
     schema: int
     run_id: str
@@ -162,6 +211,11 @@ class RunRecord:
     selected: tuple[str, ...]
     deselected: tuple[str, ...]
     targets: tuple[TargetRecord, ...]
+    arms: tuple[ArmSpec, ...] = PAIR
+    whole_files: bool = False
+    base_tests: SourceRecord | None = None
+    tests_from: SourceRecord | None = None
+    upstream: SourceRecord | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -250,16 +304,50 @@ class ArmResults:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArmEvidence:
-    """An arm's record together with what its raw files say."""
+    """An arm's record together with what its raw files say.
+
+    ``sources`` are files of the package as they were in the arm, by path relative to the folder
+    that holds the package: those that declared failures pass through or the patch touches. Only
+    the first unpatched arm has them.
+    """
 
     record: ArmRecord
     results: ArmResults
+    sources: dict[str, bytes] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetEvidence:
-    """Both arms of one row; an arm that never started is None."""
+    """The arms of one row by name, in the order in which they were planned.
+
+    An arm that left nothing is not among ``arms``.
+    """
 
     target: TargetRecord
-    unpatched: ArmEvidence | None
-    patched: ArmEvidence | None
+    arms: dict[str, ArmEvidence]
+    planned: tuple[ArmSpec, ...] = PAIR
+
+    @property
+    def unpatched(self) -> ArmEvidence | None:
+        """The first unpatched arm."""
+        return self.arms.get(PAIR[0].name)
+
+    @property
+    def patched(self) -> ArmEvidence | None:
+        """The first patched arm."""
+        return self.arms.get(PAIR[1].name)
+
+    def of(self, *series: Series) -> tuple[tuple[ArmSpec, ArmEvidence | None], ...]:
+        """The planned arms of these series, each with what it left."""
+        return tuple(
+            (spec, self.arms.get(spec.name)) for spec in self.planned if spec.series in series
+        )
+
+    def pairs(self, series: Series = Series.PAIR) -> tuple[tuple[ArmEvidence | None, ...], ...]:
+        """Unpatched and patched arm of each repeat."""
+        by_repeat: dict[int, dict[Arm, ArmEvidence | None]] = {}
+        for spec, arm in self.of(series):
+            by_repeat.setdefault(spec.repeat, {})[spec.arm] = arm
+        return tuple(
+            (pair.get(Arm.UNPATCHED), pair.get(Arm.PATCHED)) for pair in by_repeat.values()
+        )

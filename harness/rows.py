@@ -1,10 +1,10 @@
-"""One row: both arms on one target, one after the other, with the device to itself."""
+"""One row: its arms on one target, one after the other, with the device to itself."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,11 +13,15 @@ from harness.engines.arms import ArmRun, failed_record
 from harness.engines.base import Environment, Sandbox
 from harness.errors import EngineError, EvidenceUnwritable
 from harness.evidence import RunFolder
+from harness.outcome import ArmStatus, Series
 from harness.parallel import current
-from harness.plan import ArmPlan, CaseFiles, plan_arms, slug
+from harness.plan import ArmPlan, CaseFiles, Design, plan_arms, slug
 from harness.progress import Progress
-from harness.record import ImageIdentity, TargetRecord
+from harness.record import PAIR, ArmRecord, ImageIdentity, TargetRecord
 from harness.targets import Target
+
+#: After these an arm of the pair has no partner to be compared with, however often it is run.
+_HOPELESS = (ArmStatus.PATCH_REJECTED, ArmStatus.ENGINE_FAILED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +30,7 @@ class RowRun:
 
     files: CaseFiles
     nodes: tuple[str, ...]
+    design: Design
     target: Target
     entry: TargetRecord
     folder: RunFolder
@@ -41,23 +46,40 @@ class RowRun:
         return slug(f"{environment.host}-{environment.access.key}")
 
     def run(self) -> None:
-        """Run both arms; an engine's fault is written down as such.
+        """Run the arms; an engine's fault is written down as such.
 
         Raises:
             EvidenceUnwritable: what was written before is kept.
         """
-        plans = plan_arms(self.files, nodes=self.nodes, time_limit=self.files.case.time_limit)
+        plans = plan_arms(
+            self.files,
+            nodes=self.nodes,
+            time_limit=self.files.case.time_limit,
+            design=self.design,
+        )
         if self.target.environment is None:
             for plan in plans:
                 self._never_started(plan, self.target.failure)
             return
         with device_lock(self.cache, self.device, self.folder.path.name, self.progress):
-            for plan in plans:
-                self.progress.arm(self.files.case.id, self.entry.slug, plan.arm)
-                self._arm(plan, self.target.environment)
+            self._arms(plans, self.target.environment)
         self.progress.done(self.entry.slug)
 
-    def _arm(self, plan: ArmPlan, environment: Environment) -> None:
+    def _arms(self, plans: Sequence[ArmPlan], environment: Environment) -> None:
+        """Run the arms in their order; where a pair can't be compared any more, no others."""
+        hopeless = ""
+        for number, plan in enumerate(plans, 1):
+            spec = plan.spec
+            if hopeless and spec != PAIR[1]:  # the first pair always tells its whole story
+                self._never_started(plan, hopeless)
+                continue
+            name = f"{spec.name} ({number} of {len(plans)})" if len(plans) > 2 else spec.name
+            self.progress.arm(self.files.case.id, self.entry.slug, name)
+            record = self._arm(plan, environment)
+            if spec.series is Series.PAIR and record.status in _HOPELESS:
+                hopeless = hopeless or f"not started: the {spec.name} arm was {record.status}"
+
+    def _arm(self, plan: ArmPlan, environment: Environment) -> ArmRecord:
         label = f"{self.folder.path.name}-{self.entry.slug}"[:100]
         arm = None
         try:
@@ -70,14 +92,14 @@ class RowRun:
             current().check()  # what was stopped has not failed
             reason = self.target.wanted.host.anonymous(str(error))
             if arm is None:
-                self._never_started(plan, reason)
-                return
+                return self._never_started(plan, reason)
             record = arm.failed(reason)
         self.folder.write_arm(self.entry, record)
+        return record
 
     def _arm_run(self, plan: ArmPlan, environment: Environment, sandbox: Sandbox) -> ArmRun:
         def sink(name: str, data: bytes) -> None:
-            self.folder.write(f"{self.entry.slug}/{plan.arm}/{name}", data)
+            self.folder.write(f"{self.entry.slug}/{plan.spec.name}/{name}", data)
 
         return ArmRun(
             plan=plan,
@@ -88,12 +110,13 @@ class RowRun:
             on_event=partial(self.progress.event, self.entry.slug),
         )
 
-    def _never_started(self, plan: ArmPlan, reason: str) -> None:
+    def _never_started(self, plan: ArmPlan, reason: str) -> ArmRecord:
         environment = self.target.environment
         none = ImageIdentity(name=self.entry.image, digest="")
         image = environment.identity if environment else none
         record = failed_record(plan, image, self.target.engine.name, reason)
         self.folder.write_arm(self.entry, record)
+        return record
 
 
 @contextlib.contextmanager

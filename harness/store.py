@@ -6,16 +6,19 @@ import contextlib
 import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.case import parse_case, unsafe_path
+from harness.case import Case, parse_case, unsafe_path
+from harness.engines.trees import open_tree
 from harness.errors import BadInput
 from harness.image import Image, by_reference, from_reference, parse_image, pinned
 from harness.patch import Patch, for_package, parse_patch
 from harness.plan import CaseFiles
+from harness.record import SourceRecord
 from harness.settings import Host, parse_settings
+from harness.testsfrom import check_taken, complete
 from harness.wheels import from_wheels, is_wheels
 
 SETTINGS = "harness.toml"
@@ -78,16 +81,22 @@ def find_case(name: str, root: Path) -> Path:
     )
 
 
-def load_case(folder: Path) -> CaseFiles:
+def load_case(
+    folder: Path, *, tests_from: str = "", taken: SourceRecord | None = None
+) -> CaseFiles:
     """Read and check a case folder.
+
+    Test files that it lacks come from ``tests_from`` (PATH, PATH@REV or sdist:NAME==VERSION), else
+    from what the case itself names; ``taken`` are those that already lie in the folder of a run.
 
     Raises:
         BadInput: names the file, the key and the remedy.
+        EngineError: a source distribution cannot be fetched.
     """
     toml = folder / "case.toml"
     data = read_file(toml, "a case needs it")
     case = parse_case(_decode(data, toml), case_id=folder.resolve().name, where=str(toml))
-    tests = _tests(folder, case.tests, case.package, str(toml))
+    tests, source = _all_tests(folder, case, str(toml), tests_from, taken)
     for index, node in enumerate(case.nodes):
         if node.file not in tests:
             raise BadInput(
@@ -103,6 +112,7 @@ def load_case(folder: Path) -> CaseFiles:
         patch_bytes=patch_bytes,
         patch=_patch(patch_bytes, case.package, case.source, str(patch_path)),
         tests=tests,
+        tests_from=source,
     )
 
 
@@ -197,23 +207,53 @@ def _patch(data: bytes, package: str, source: str | None, where: str) -> Patch:
     return for_package(parse_patch(data, where=where), package=package, source=source, where=where)
 
 
-def _tests(folder: Path, names: tuple[str, ...], package: str, where: str) -> Mapping[str, bytes]:
-    """The bytes of every file that ``tests`` names, folders with all in them."""
-    found: dict[str, bytes] = {}
-    for name in names:
-        if Path(name).parts[0] in (package, f"{package}.py"):
+def _all_tests(
+    folder: Path, case: Case, where: str, tests_from: str, taken: SourceRecord | None
+) -> tuple[Mapping[str, bytes], SourceRecord | None]:
+    """The case's test files, and where those come from that the folder lacks."""
+    for name in case.tests:
+        if Path(name).parts[0] in (case.package, f"{case.package}.py"):
             raise BadInput(
                 f"{where}: tests: {name!r} would hide the package under test",
                 "Put it under tests/.",
             )
-        path = folder / name
-        if not path.exists():
-            raise BadInput(f"{where}: tests: no file or folder {name!r} in {folder}")
-        for file in _files(path):
+    spec = tests_from or _beside(folder, case.tests_from)
+    lacking = [name for name in case.tests if not (folder / name).exists()]
+    if lacking and (not spec or taken is not None):
+        raise BadInput(
+            f"{where}: tests: no file or folder {lacking[0]!r} in {folder}",
+            "Write it, or say where it is: --tests-from, or tests_from in case.toml.",
+        )
+    own = _tests(folder, [n for n in case.tests if n not in lacking], where)
+    if taken is not None:
+        found = {**own, **{path: read_file(folder / path) for path in check_taken(taken, where)}}
+        return dict(sorted(found.items())), taken
+    if not tests_from and not lacking and not case.tests_from:
+        return own, None
+    tree = open_tree(spec, where="--tests-from" if tests_from else f"{where}: tests_from")
+    found, source = complete(own, case.tests, tree, package=case.package, where=where)
+    _check_size(found, where)
+    return dict(sorted(found.items())), source
+
+
+def _beside(folder: Path, spec: str) -> str:
+    """A path in case.toml is relative to the case's folder."""
+    return spec if not spec or spec.startswith("sdist:") else str(folder / Path(spec).expanduser())
+
+
+def _tests(folder: Path, names: Sequence[str], where: str) -> Mapping[str, bytes]:
+    """The bytes of every file that ``tests`` names, folders with all in them."""
+    found: dict[str, bytes] = {}
+    for name in names:
+        for file in _files(folder / name):
             found[file.relative_to(folder).as_posix()] = read_file(file, f"named by {where}: tests")
+    _check_size(found, where)
+    return dict(sorted(found.items()))
+
+
+def _check_size(found: Mapping[str, bytes], where: str) -> None:
     if sum(map(len, found.values())) > _TEST_LIMIT:
         raise BadInput(f"{where}: tests: more than {_TEST_LIMIT >> 20} MiB")
-    return dict(sorted(found.items()))
 
 
 def _files(path: Path) -> Iterator[Path]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
 
 DEV_NULL = b"/dev/null"
 
@@ -52,6 +52,24 @@ class Patch:
     def hunk_count(self) -> int:
         """The number of hunks in all files."""
         return sum(len(file.hunks) for file in self.files)
+
+
+def numbered(patch: Patch) -> tuple[tuple[int, str, Hunk], ...]:
+    """Every hunk with its number, from 1 through the whole patch, and its file."""
+    pairs = [(file.path, hunk) for file in patch.files for hunk in file.hunks]
+    return tuple((number, path, hunk) for number, (path, hunk) in enumerate(pairs, 1))
+
+
+def subset(patch: Patch, numbers: Collection[int]) -> Patch:
+    """The patch with only the hunks of these numbers; files that none is left of are left out."""
+    count, files = 0, []
+    for file in patch.files:
+        first = count + 1
+        count += len(file.hunks)
+        kept = tuple(hunk for n, hunk in enumerate(file.hunks, first) if n in numbers)
+        if kept:
+            files.append(replace(file, hunks=kept))
+    return Patch(files=tuple(files))
 
 
 def render(patch: Patch) -> bytes:

@@ -6,10 +6,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from harness.ablation import Ablation
 from harness.case import Case, Role
+from harness.drift import Drift
 from harness.errors import ExitCode
+from harness.others import Finding, Others
 from harness.outcome import Outcome
 from harness.record import Failure, RunRecord, TargetEvidence
+from harness.repeats import Agreement, Runs
+from harness.transfer import Transfer
 
 
 class Verdict(StrEnum):
@@ -23,6 +28,7 @@ class Verdict(StrEnum):
     NOT_FIXED = "not-fixed"
     REGRESSION = "regression"
     UNSTABLE = "unstable"
+    DRIFT = "drift"
     SKIPPED = "skipped"
     UNEXPECTED_SKIP = "unexpected-skip"
     MISSING = "missing"
@@ -55,7 +61,8 @@ class NodeVerdict:
     """One node ID on one row. ``confirmed`` says whether the claim stands as declared.
 
     ``failure`` is why the unpatched arm is red, ``skip_reason`` what the test said
-    where it skipped itself.
+    where it skipped itself. Outcomes and failures are those of the first pair of arms; ``runs``
+    has those of all, where there are several.
     """
 
     node_id: str
@@ -68,13 +75,16 @@ class NodeVerdict:
     failure: Failure | None = None
     patched_failure: Failure | None = None
     skip_reason: str = ""
+    runs: Runs | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
     """One line of the platform table, with its node verdicts and the evidence behind them.
 
-    ``refused`` says why the two arms cannot be compared, where they cannot.
+    ``refused`` says why the two arms cannot be compared, where they cannot. What was asked for
+    beside them is in ``ablation``, ``drift``, ``agreement`` (the unpatched arm against itself) and
+    ``others`` (undeclared tests); ``transfer`` compares files with upstream's.
     """
 
     case: Case
@@ -87,16 +97,29 @@ class Row:
     unpatched: dict[Outcome, int] = field(default_factory=dict)
     patched: dict[Outcome, int] = field(default_factory=dict)
     refused: tuple[str, ...] = ()
+    ablation: Ablation | None = None
+    drift: Drift | None = None
+    agreement: Agreement | None = None
+    others: Others | None = None
+    transfer: Transfer | None = None
+
+    @property
+    def repeats(self) -> int:
+        """How many pairs of arms were planned."""
+        return len(self.evidence.pairs())
 
 
 def overall(rows: Iterable[Row]) -> Overall:
     """Sum up: a claim that failed outweighs what could not be measured.
 
     Where no flip of a case was confirmed anywhere (everything skipped, say), nothing was shown.
+    An undeclared test that broke is a regression; one that is unstable or drifts changes nothing.
     """
     rows = tuple(rows)
     nodes = [node for row in rows for node in row.nodes]
-    unclear = (Verdict.INFRA, Verdict.INCONCLUSIVE)
+    unclear = (Verdict.INFRA, Verdict.INCONCLUSIVE, Verdict.DRIFT)
+    if any(row.others.of(Finding.REGRESSION) for row in rows if row.others is not None):
+        return Overall.NOT_CONFIRMED
     if any(not node.confirmed and node.verdict not in unclear for node in nodes):
         return Overall.NOT_CONFIRMED
     if any(not node.confirmed for node in nodes):

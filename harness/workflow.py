@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
-from harness import __version__, evidence, gaps
-from harness.errors import BadInput, EvidenceMismatch
+from harness import __version__, evidence, gaps, transfer
+from harness.errors import BadInput, EvidenceMismatch, HarnessError
 from harness.judge import judge_row
 from harness.parallel import Stop, side_by_side
-from harness.plan import CaseFiles, sha256, slug
+from harness.plan import CaseFiles, Design, sha256, slug, specs
 from harness.progress import Progress, Stoppable
-from harness.record import SCHEMA, RunRecord, TargetRecord
+from harness.record import SCHEMA, RunRecord, TargetEvidence, TargetRecord
 from harness.report import markdown
 from harness.rows import RowRun
+from harness.store import read_file
 from harness.targets import Target, stop_all
-from harness.verdict import Report, overall
+from harness.upstream import Checkout
+from harness.verdict import Report, Row, overall
+from harness.wheels import is_wheels
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,12 +32,14 @@ class Job:
     nodes: tuple[str, ...]
     out: Path
     command: tuple[str, ...]
+    design: Design = field(default_factory=Design)
+    upstream: Checkout | None = None
 
 
 def run(
     job: Job, targets: Sequence[Target], *, cache: Path, progress: Progress, stop: Stop
 ) -> Path:
-    """Run both arms on every target and return the evidence folder.
+    """Run the arms on every target and return the evidence folder.
 
     Targets on one device take turns, others run side by side. Evidence is on disk as soon as it
     is fetched; an engine's fault ends a row, not the run.
@@ -44,14 +49,16 @@ def run(
         EvidenceUnwritable: it cannot be written any more; what was written is kept.
         KeyboardInterrupt: what was fetched is kept.
     """
-    folder = evidence.RunFolder.create(job.out, job.files)
+    folder = evidence.RunFolder.create(job.out, job.files, job.design.base)
     record = _run_record(job, targets, folder.path.name)
     folder.write_run(record)
+    _write_locks(folder, targets)
     by_device: dict[str, list[RowRun]] = {}
     for target, entry in zip(targets, record.targets, strict=True):
         row = RowRun(
             files=job.files,
             nodes=job.nodes,
+            design=job.design,
             target=target,
             entry=entry,
             folder=folder,
@@ -65,6 +72,8 @@ def run(
             stop=stop,
             on_stop=lambda: stop_all([target.engine for target in targets]),
         )
+        if job.upstream:
+            record = _with_upstream(record, job.upstream, folder, progress)
         folder.write_run(replace(record, finished=_now()))
     finally:  # a run that is cut short says so by having no end
         folder.write_manifest()
@@ -89,12 +98,48 @@ def assess(folders: Sequence[Path], *, one_case: bool = False) -> Report:
         raise EvidenceMismatch(
             f"evidence of different cases: {', '.join(cases)}", "Make a table for each of them."
         )
-    rows = tuple(
-        judge_row(run.files.case, run.files.patch, run.record, target, folder=run.folder)
-        for run in runs
-        for target in run.targets
-    )
+    rows = tuple(_row(run, target) for run in runs for target in run.targets)
     return Report(overall=overall(rows), rows=rows, gaps=gaps.find(rows))
+
+
+def _row(run: evidence.LoadedRun, target: TargetEvidence) -> Row:
+    """A row's verdicts, and whether they transfer to upstream, where that can be said."""
+    case, patch = run.files.case, run.files.patch
+    row = judge_row(case, patch, run.record, target, folder=run.folder)
+    if row.refused:
+        return row
+    return replace(row, transfer=transfer.of(case, patch, target, run.upstream))
+
+
+def _write_locks(folder: evidence.RunFolder, targets: Sequence[Target]) -> None:
+    """Keep what images from wheels were locked to: no repository has it."""
+    images = {target.wanted.image.name: target.wanted.image for target in targets}
+    for name, image in images.items():
+        if is_wheels(name) and image.folder and image.lock:
+            data = read_file(Path(image.folder) / image.lock.requirements)
+            folder.write(f"images/{slug(name)}/{image.lock.requirements}", data)
+
+
+def _with_upstream(
+    record: RunRecord, checkout: Checkout, folder: evidence.RunFolder, progress: Progress
+) -> RunRecord:
+    """Keep upstream's version of the files that the result rests on, beside the arms'.
+
+    The run stands without them: where git fails now, nothing was compared, which is a gap.
+    """
+    run = evidence.load_run(folder.path)
+    case, patch = run.files.case, run.files.patch
+    paths = dict.fromkeys(p for row in run.targets for p in transfer.paths(case, patch, row))
+    try:
+        files = checkout.take(paths)
+    except HarnessError as error:
+        progress.step(f"not compared with upstream: {error.problem}")
+        return record
+    for path, data in files.items():
+        if data is not None:
+            folder.write(f"upstream/{path}", data)
+    digests = {path: sha256(data) if data is not None else "" for path, data in files.items()}
+    return replace(record, upstream=replace(checkout.record, files=digests))
 
 
 def _in_turn(rows: Sequence[RowRun]) -> None:
@@ -130,6 +175,11 @@ def _run_record(job: Job, targets: Sequence[Target], run_id: str) -> RunRecord:
             )
             for number, target in enumerate(targets, 1)
         ),
+        arms=specs(job.design, job.files.patch),
+        whole_files=job.design.whole,
+        base_tests=job.design.base.source if job.design.base else None,
+        tests_from=job.files.tests_from,
+        upstream=job.upstream.record if job.upstream else None,
     )
 
 

@@ -6,14 +6,16 @@ from pathlib import Path
 
 import click
 
-from harness import store, targets, workflow
+from harness import store, targets, testsfrom, workflow
 from harness.cli import adhoc, common
 from harness.device import parse_device
+from harness.engines.trees import open_tree
 from harness.errors import BadInput
 from harness.parallel import Stop
-from harness.plan import CaseFiles
+from harness.plan import CaseFiles, Design
 from harness.report import jsondoc, terminal
 from harness.settings import choose_hosts
+from harness.upstream import Checkout
 from harness.verdict import Report
 
 
@@ -62,6 +64,12 @@ from harness.verdict import Report
     help="Run what the image's tag names now, though another digest is pinned; both are recorded.",
 )
 @click.option(
+    "--upstream",
+    metavar="REPO@REV",
+    help="Compare the files that the failure passes through, and those that the patch touches, "
+    "with a revision of a git checkout: identical, or by how many lines they differ.",
+)
+@click.option(
     "--patch",
     type=click.Path(path_type=Path),
     help="No case: this patch, with --tests. The claims are drafted from one run and checked by "
@@ -79,7 +87,14 @@ from harness.verdict import Report
 @click.option(
     "--tests-from",
     metavar="SPEC",
-    help="With --patch: take --tests from PATH, REPO@REV or sdist:NAME==VERSION.",
+    help="Take test files that a case lacks (with --patch: all of --tests) from PATH, REPO@REV or "
+    "sdist:NAME==VERSION, with the helpers, conftest and data files that they need.",
+)
+@click.option(
+    "--base-tests",
+    metavar="SPEC",
+    help="Also run the tests as they were before the change, from PATH, REPO@REV or "
+    "sdist:NAME==VERSION: what fails with them too is drift.",
 )
 @click.option(
     "-k", "expression", metavar="EXPR", default="", help="Only these node IDs, as in pytest."
@@ -98,10 +113,12 @@ def ab(
     hosts: tuple[str, ...],
     devices: tuple[str, ...],
     allow_moved_tag: bool,
+    upstream: str | None,
     patch: Path | None,
     tests: tuple[str, ...],
     package: str,
     tests_from: str | None,
+    base_tests: str | None,
     expression: str,
     out: Path | None,
     as_json: bool,
@@ -121,6 +138,7 @@ def ab(
       harness ab vllm-53163 --python /usr/bin/python3     on a GPU host without Docker
       harness ab vllm-53163 --host local --host l40s=ssh://me@l40s.lab
       harness ab vllm-53163 --image vllm-cuda-0.27.0 --device cuda:1
+      harness ab vllm-53163 --upstream ../vllm@main       does it transfer?
       harness ab vllm-53163 --json > result.json
       harness ab --patch fix.patch --tests tests/test_x.py --package click --image pypi:click==8.1.7
     """
@@ -139,14 +157,22 @@ def ab(
         files, choice = adhoc.draft(request, choice, root)
         chosen = _choose([files], expression)
     else:
-        chosen = _choose(_cases(cases, choice, root), expression)
-    report = workflow.assess(_run(chosen, choice, out or root / "reports", root))
+        chosen = _choose(_cases(cases, choice, root, tests_from or ""), expression)
+    designs = _designs(chosen, base_tests)
+    checkouts = [Checkout.open(upstream, files) if upstream else None for files, _ in chosen]
+    folders = _run(chosen, checkouts, designs, choice, out or root / "reports", root)
+    report = workflow.assess(folders)
     _show(report, as_json)
     return report.overall.exit_code
 
 
 def _run(
-    chosen: list[tuple[CaseFiles, tuple[str, ...]]], choice: targets.Choice, out: Path, root: Path
+    chosen: list[tuple[CaseFiles, tuple[str, ...]]],
+    checkouts: list[Checkout | None],
+    designs: list[Design],
+    choice: targets.Choice,
+    out: Path,
+    root: Path,
 ) -> list[Path]:
     """Prepare every target first (one's lack should not end a run half-way), then run the cases."""
     stop = Stop()
@@ -158,14 +184,33 @@ def _run(
         with targets.prepared(everything, choice, progress=display, stop=stop) as ready:
             return [
                 workflow.run(
-                    workflow.Job(files=files, nodes=nodes, out=out, command=common.command_line()),
+                    workflow.Job(
+                        files=files,
+                        nodes=nodes,
+                        out=out,
+                        command=common.command_line(),
+                        upstream=checkout,
+                        design=design,
+                    ),
                     [ready[row.key] for row in own],
                     cache=targets.cache_folder(),
                     progress=display,
                     stop=stop,
                 )
-                for (files, nodes), own in zip(chosen, rows, strict=True)
+                for (files, nodes), checkout, design, own in zip(
+                    chosen, checkouts, designs, rows, strict=True
+                )
             ]
+
+
+def _designs(
+    chosen: list[tuple[CaseFiles, tuple[str, ...]]], base_tests: str | None
+) -> list[Design]:
+    """Which arms each case gets beside the two."""
+    if base_tests is None:
+        return [Design() for _ in chosen]
+    tree = open_tree(base_tests, where="--base-tests")
+    return [Design(base=testsfrom.base_tests(files, tree)) for files, _ in chosen]
 
 
 def _choose(cases: list[CaseFiles], expression: str) -> list[tuple[CaseFiles, tuple[str, ...]]]:
@@ -186,10 +231,15 @@ def _choose(cases: list[CaseFiles], expression: str) -> list[tuple[CaseFiles, tu
     return list(chosen.values())
 
 
-def _cases(names: tuple[str, ...], choice: targets.Choice, root: Path) -> list[CaseFiles]:
+def _cases(
+    names: tuple[str, ...], choice: targets.Choice, root: Path, tests_from: str
+) -> list[CaseFiles]:
     """The named cases, or every case that fits the image; a case that is named always fits."""
     if names:
-        return [store.load_case(store.find_case(name, root)) for name in names]
+        folders = [store.find_case(name, root) for name in names]
+        return [store.load_case(folder, tests_from=tests_from) for folder in folders]
+    if tests_from:
+        raise BadInput("--tests-from is for named cases", "Name the case.")
     everything = [store.load_case(root / "cases" / name) for name in store.case_names(root)]
     if not everything:
         raise BadInput(

@@ -15,7 +15,9 @@ from datetime import UTC, datetime
 from typing import TypeVar
 
 from harness.engines.base import Environment, ExecResult, Sandbox
+from harness.engines.plugins import bundle
 from harness.engines.toolkit import guest, toolkit
+from harness.engines.trees import cache_folder
 from harness.errors import EngineError, HarnessError
 from harness.outcome import ArmStatus
 from harness.plan import FIXED_ENV, ArmPlan, sha256
@@ -26,6 +28,7 @@ MIB = 1 << 20
 LOG_LIMIT = 16 * MIB
 FILE_LIMIT = 256 * MIB
 ANSWER_LIMIT = 4 * MIB
+SOURCES_LIMIT = 32 * MIB
 STEP_LIMIT = 300.0
 _PROGRESS = "::harness::"
 T = TypeVar("T")
@@ -83,6 +86,7 @@ class ArmRun:
     staging: Staging | None = None
     seal: Seal | None = None
     command: tuple[str, ...] = ()
+    plugins: tuple[str, ...] = ()
     tests_sha256: str = ""
     started: datetime = field(default_factory=lambda: datetime.now(UTC))
     clock: float = field(default_factory=time.monotonic)
@@ -109,7 +113,9 @@ class ArmRun:
 
     def _record(self, status: ArmStatus, reason: str, exit_code: int | None) -> ArmRecord:
         return ArmRecord(
-            arm=self.plan.arm,
+            arm=self.plan.spec.arm,
+            name=self.plan.spec.name,
+            hunks=self.plan.spec.hunks,
             status=status,
             reason=reason,
             engine=self.engine,
@@ -121,6 +127,7 @@ class ArmRun:
             environment_sha256=self._environment_digest(),
             tests_sha256=self.tests_sha256,
             access=self.environment.access.words,
+            plugins=self.plugins,
             notes=self.sandbox.notes(),
             files=self.files,
             probe=self.probe,
@@ -132,8 +139,7 @@ class ArmRun:
         self._put()
         self.on_event("probing", "")
         self.probe = self._answer("probe.py", "probe.json", Probe)
-        if not self.probe.pytest:
-            self.sandbox.put({f"toolkit/{path}": data for path, data in toolkit().items()})
+        self._put_toolkit(self.probe)
         self.on_event("staging", "")
         self.staging = self._answer("stage.py", "stage.json", Staging)
         manifest = self._get("manifest.json", FILE_LIMIT) or b"{}"
@@ -144,10 +150,32 @@ class ArmRun:
         result = self._pytest()
         self.on_event("sealing", "")
         if not result.killed:
-            self.sandbox.put({"manifest.json": manifest, "guest/seal.py": guest()["seal.py"]})
+            hunks = self.plan.payload()["production.json"]
+            self.sandbox.put({"manifest.json": manifest, "production.json": hunks})
             self._put_guest()
+            self._request(self.staging.package_path)
             self.seal = self._answer("seal.py", "seal.json", Seal, isolated=True)
+            self._fetch_sources()
         return _ended(result, self.plan.time_limit)
+
+    def _put_toolkit(self, probe: Probe) -> None:
+        """Bring along pytest, and the case's plugins, where the image lacks them; its own win."""
+        wanted = self.plan.files.case.plugins
+        own = {plugin: probe.plugins.get(plugin.partition("==")[0], "") for plugin in wanted}
+        lacking = [plugin for plugin, version in own.items() if not version]
+        self.plugins = tuple(
+            f"{plugin.partition('==')[0]} {version}, the image's own"
+            + ("" if plugin.endswith(f"=={version}") else f" (the case names {plugin})")
+            for plugin, version in own.items()
+            if version
+        )
+        pytest = {} if probe.pytest else toolkit()
+        if lacking:
+            found = bundle(lacking, python=probe.python, pytest=probe.pytest, cache=cache_folder())
+            self.sandbox.put({f"plugins/{path}": data for path, data in found.files.items()})
+            self.plugins += found.wheels
+            pytest = {} if found.has_pytest else pytest
+        self.sandbox.put({f"toolkit/{path}": data for path, data in pytest.items()})
 
     def _put(self) -> None:
         self._put_guest()
@@ -239,6 +267,11 @@ class ArmRun:
         except HarnessError as error:
             raise _Stop(ArmStatus.ENGINE_FAILED, f"{program} gave a bad answer: {error}") from None
 
+    def _fetch_sources(self) -> None:
+        """Keep the package's files that the seal found to be of interest, where it was asked."""
+        if self.plan.sources and (data := self._get("sources.json", SOURCES_LIMIT)) is not None:
+            self._keep("sources.json", data)
+
     def _get(self, name: str, limit: int) -> bytes | None:
         return self.sandbox.get(name, limit=limit)
 
@@ -260,7 +293,9 @@ class ArmRun:
 def failed_record(plan: ArmPlan, image: ImageIdentity, engine: str, reason: str) -> ArmRecord:
     """The record of an arm that the engine could not even start: it has no time of a start."""
     return ArmRecord(
-        arm=plan.arm,
+        arm=plan.spec.arm,
+        name=plan.spec.name,
+        hunks=plan.spec.hunks,
         status=ArmStatus.ENGINE_FAILED,
         reason=reason,
         engine=engine,

@@ -43,7 +43,7 @@ class Fit(NamedTuple):
 class Patcher:
     """One patch, one folder, and the tool that applies the one to the other.
 
-    ``hunks`` is the module hunks.py, ``files`` what is in hunks.json.
+    ``hunks`` is the module hunks.py, ``files`` what harness.unidiff.to_json wrote.
     """
 
     def __init__(self, tree: str, patch: str, files: list[dict[str, Any]], hunks: Any) -> None:

@@ -53,6 +53,7 @@ def main(request_path, answer_path):
         "distributions": number,
         "distributions_sha256": digest,
         "versions": found.versions,
+        "plugins": {name: version(name) for name in request.get("plugins", ()) if version(name)},
         "environment": environment(),
         "notes": found.notes,
     }

@@ -22,6 +22,7 @@ class Recorder:
     def __init__(self, request, journal, progress):
         self.wanted = {_escaped(node): node for node in request["nodes"]}
         self.wanted.update({node: node for node in request["nodes"]})
+        self.whole = request.get("whole", False)
         self.package = request["package"]
         self.places = [request["work"]]
         if request.get("package_path"):
@@ -79,8 +80,8 @@ class Recorder:
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, config, items):
         collected = [self.name(item.nodeid) for item in items]
-        kept = [item for item in items if item.nodeid in self.wanted]
-        dropped = [item for item in items if item.nodeid not in self.wanted]
+        kept = [item for item in items if self.whole or item.nodeid in self.wanted]
+        dropped = [item for item in items if not self.whole and item.nodeid not in self.wanted]
         if dropped:
             config.hook.pytest_deselected(items=dropped)
             items[:] = kept

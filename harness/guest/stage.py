@@ -37,8 +37,7 @@ def stage(request):
     """Find, copy, patch and describe; return the answer and the manifest."""
     tree, packages = private("tree"), private("package")
     root = request["root"]
-    with open(os.path.join(root, request["hunks"]), encoding="utf-8") as file:
-        files = json.load(file)["files"]
+    files = hunks_of(root, request["patch"])
     paths = [entry["path"] for entry in files]
     package = packages.find(request["package"])
     copied = not request["disposable"] or packages.must_copy(package, request["package"], paths)
@@ -46,9 +45,7 @@ def stage(request):
         site = os.path.join(root, "site")
         package = packages.copied(package, request["package"], site, tree.copy)
     before = tree.describe(package.path, package.name, tree.LARGE)
-    patch = os.path.join(root, request["patch"])
-    patcher = private("patching").Patcher(package.container, patch, files, private("hunks"))
-    state, action, hunks, message = patched(patcher, request["arm"], packages, package.container)
+    tool, state, action, hunks, message = patched(request, files, packages, package.container)
     for path in paths:
         packages.drop_bytecode(package.container, path)
     known = {path: entry for path, entry in before.items() if path not in paths}
@@ -56,7 +53,7 @@ def stage(request):
     answer = {
         "state": state,
         "action": action,
-        "tool": patcher.tool,
+        "tool": tool,
         "copied": copied,
         "package_path": package.path,
         "tree_before": tree.digest(before),
@@ -68,21 +65,35 @@ def stage(request):
     return answer, {"path": package.path, "package": after, "work": work}
 
 
-def patched(patcher, arm, packages, container):
-    """See how the patch fits, and do this arm's part; return state, action, hunks, message."""
-    for entry in patcher.files:
+def hunks_of(root, name):
+    """The files and hunks of one of the request's patches."""
+    with open(os.path.join(root, name + ".json"), encoding="utf-8") as file:
+        return json.load(file)["files"]
+
+
+def patched(request, files, packages, container):
+    """Do this arm's part, if the patch fits; return tool, state, action, hunks, message."""
+    root, patching, appliers = request["root"], private("patching"), private("hunks")
+
+    def patcher(name, files):
+        path = os.path.join(root, name + ".patch")
+        return patching.Patcher(container, path, files, appliers)
+
+    whole = patcher(request["patch"], files)
+    for entry in files:
         hidden = packages.hidden(container, entry["path"], entry["creates"])
         if hidden:
-            return "rejected", "none", [], "{}: {}".format(entry["path"], hidden)
-    state, hunks, message = patcher.fit()
+            return whole.tool, "rejected", "none", [], "{}: {}".format(entry["path"], hidden)
+    state, hunks, message = whole.fit()
     # Both arms must differ by the patch, whichever of them the environment already is.
     reverse = state == "already-applied"
-    if state in ("empty", "rejected") or arm != ("unpatched" if reverse else "patched"):
-        return state, "none", hunks, message
-    result = patcher.run(reverse=reverse, write=True)
+    part = request["reverse" if reverse else "forward"]
+    if state in ("empty", "rejected") or not part:
+        return whole.tool, state, "none", hunks, message
+    result = patcher(part, hunks_of(root, part)).run(reverse=reverse, write=True)
     if not result.applies:
-        return "rejected", "none", [], result.message
-    return state, "reversed" if reverse else "applied", hunks, message
+        return whole.tool, "rejected", "none", [], result.message
+    return whole.tool, state, "reversed" if reverse else "applied", hunks, message
 
 
 def private(name):

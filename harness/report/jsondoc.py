@@ -11,10 +11,10 @@ from typing import Any
 from harness.flips import FlipTable
 from harness.flips import Node as FlipNode
 from harness.junit_document import Detail
-from harness.outcome import Arm, Outcome
+from harness.outcome import Outcome
 from harness.record import ArmEvidence, Failure
 from harness.report import diffs
-from harness.report.summary import arm_named, image, staging_of
+from harness.report.summary import PAIR, arm_named, image, staging_of
 from harness.verdict import NodeVerdict, Report, Row
 
 SCHEMA = "ab-harness/report/1"
@@ -116,7 +116,7 @@ def _patch(row: Row) -> dict[str, Any]:
 def _provenance(row: Row) -> dict[str, Any]:
     run = plain(row.run)
     del run["targets"]
-    return {"run": run, "arms": {arm.value: _arm(arm_named(row, arm)) for arm in Arm}}
+    return {"run": run, "arms": {arm.value: _arm(arm_named(row, arm)) for arm in PAIR}}
 
 
 def _arm(evidence: ArmEvidence | None) -> dict[str, Any] | None:

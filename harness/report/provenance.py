@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from harness.comparable import sentence
 from harness.outcome import Arm, ArmStatus
 from harness.record import ArmEvidence, ArmRecord, Failure, Probe
-from harness.report.summary import Group, arm_named, failure_words, groups
+from harness.report.summary import PAIR, Group, arm_named, failure_words, groups
 from harness.report.text import CUT, code, count, oneline, prose, table
 from harness.verdict import Report, Row
 
@@ -55,7 +55,7 @@ def _row(row: Row) -> list[str]:
 
 def _arms(row: Row) -> list[str]:
     """What is known of each arm, side by side; what is equal is said once."""
-    before, after = (_facts(arm_named(row, arm)) for arm in Arm)
+    before, after = (_facts(arm_named(row, arm)) for arm in PAIR)
     rows = []
     for name in dict.fromkeys((*before, *after)):
         left, right = before.get(name, "") or _NONE, after.get(name, "") or _NONE
@@ -85,6 +85,7 @@ def _facts(arm: ArmEvidence | None) -> dict[str, str]:
         "device access": ", ".join(prose(word) for word in record.access[:20]),
         "events": _prose("; ".join(record.notes), 700),
         "environment variables": _code(record.environment_sha256),
+        "pytest plugins": _prose("; ".join(record.plugins), 700),
         "collected": "" if interrupted else count(len(arm.results.collected), "test"),
     }
     if staging:
@@ -134,7 +135,7 @@ def _probe(probe: Probe | None) -> dict[str, str]:
 def _files(row: Row) -> list[str]:
     """The digests of the raw files that everything here was derived from."""
     found = []
-    for arm in Arm:
+    for arm in PAIR:
         evidence = arm_named(row, arm)
         if evidence is not None and evidence.record.files:
             files = [

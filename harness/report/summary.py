@@ -13,6 +13,9 @@ from harness.report.naming import full_name, labels_and_names
 from harness.report.text import count, listed, short
 from harness.verdict import NodeVerdict, Overall, Report, Row, Verdict
 
+#: The two arms that the flip table shows.
+PAIR = (Arm.UNPATCHED, Arm.PATCHED)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
@@ -192,7 +195,7 @@ def same_tests(group: Group) -> dict[str, str]:
 
 def arms(row: Row) -> Iterator[tuple[Arm, ArmEvidence]]:
     """The arms of a row that left evidence, the unpatched one first."""
-    for arm in Arm:
+    for arm in PAIR:
         evidence = arm_named(row, arm)
         if evidence is not None:
             yield arm, evidence
