@@ -33,9 +33,9 @@ class Drift:
     """The 2 × 2 of {old, new} tests × {unpatched, patched} source.
 
     ``pre_existing`` counts the old tests; ``changed`` are those that the patch puts into another
-    state (a declared flip aside), ``drifted`` those that fail alike with and without the patch,
-    with old tests and new ones. ``new`` counts the tests that only the new files have.
-    ``refused`` says why the four cannot be compared.
+    state, but for the ``flipped`` ones that are declared to change it; ``drifted`` those that fail
+    alike with and without the patch, with old tests and new ones. ``new`` counts the tests that
+    only the new files have. ``refused`` says why the four cannot be compared.
     """
 
     pre_existing: int
@@ -43,6 +43,7 @@ class Drift:
     changed: tuple[DriftNode, ...]
     drifted: tuple[DriftNode, ...]
     unmeasured: int = 0
+    flipped: int = 0
     refused: tuple[str, ...] = ()
 
     @property
@@ -88,7 +89,7 @@ def compare(four: Four, flips: Collection[str]) -> Drift:
     flips = {*flips, *(flip.partition("::")[0] for flip in flips)}  # and the loading of its file
     old = {*units(four.base_unpatched), *units(four.base_patched)}
     new = {*units(four.unpatched), *units(four.patched)}
-    changed, drifted, unmeasured = [], [], 0
+    changed, drifted, unmeasured, flipped = [], [], 0, 0
     for node_id in sorted(old):
         pairs = [(four.base_unpatched, four.base_patched)]
         pairs += [(four.unpatched, four.patched)] if node_id in new else []
@@ -97,7 +98,11 @@ def compare(four: Four, flips: Collection[str]) -> Drift:
             drifted.append(four.node(node_id))
         elif Flip.UNMEASURED in found:
             unmeasured += 1
-        elif node_id not in flips and not all(flip in _SAME for flip in found):
+        elif all(flip in _SAME for flip in found):
+            continue
+        elif node_id in flips:
+            flipped += 1
+        else:
             changed.append(four.node(node_id))
     return Drift(
         pre_existing=len(old),
@@ -105,6 +110,7 @@ def compare(four: Four, flips: Collection[str]) -> Drift:
         changed=tuple(changed),
         drifted=tuple(drifted),
         unmeasured=unmeasured,
+        flipped=flipped,
     )
 
 

@@ -9,6 +9,8 @@ from harness import transfer
 from harness.case import Case, Role, Signature, family
 from harness.outcome import Arm, ArmStatus, Outcome
 from harness.record import ArmEvidence
+from harness.repeats import LEVEL
+from harness.stats import best, upper
 from harness.verdict import Row
 
 _FAMILY_NAMES = {"cpu": "CPU", "cuda": "CUDA", "xpu": "XPU", "rocm": "ROCm"}
@@ -48,8 +50,10 @@ def _of_case(rows: list[Row]) -> Iterator[str]:
     yield from _loose_signatures(case)
     yield from _patch(rows)
     yield from _engines(rows)
-    if any(not row.refused for row in rows):
-        yield "one run an arm: says nothing about flakiness"
+    yield from _repeats(rows)
+    yield from _unneeded_hunks(rows)
+    for row in rows:
+        yield from _not_compared(row)
     yield from case.owed
 
 
@@ -73,7 +77,7 @@ def _unmeasured(row: Row) -> Iterator[str]:
     where = f"{target.image} with engine {target.engine}{host} ({row.platform})"
     if row.refused:
         yield f"row refused: {where}: {_beginning('; '.join(row.refused))}"
-    for name, arm in _arms(row):
+    for name, arm in row.evidence.arms.items():
         if arm.record.status is ArmStatus.TIMED_OUT:
             yield f"{name} arm timed out: {where}: {arm.record.reason}"
     if not row.run.finished:
@@ -145,8 +149,62 @@ def _deselected(rows: list[Row]) -> Iterator[str]:
         yield f"{_count(len(ids), 'node ID')} deselected with -k: {', '.join(ids[:_NAMED])}{more}"
 
 
+def _repeats(rows: list[Row]) -> Iterator[str]:
+    """What the number of runs leaves open."""
+    for repeats in sorted({row.repeats for row in rows if not row.refused}):
+        if repeats == 1:
+            yield "one run an arm: says nothing about flakiness"
+            continue
+        own = [row for row in rows if row.repeats == repeats and not row.refused]
+        tests = max(sum(n.runs is not None and n.runs.p is not None for n in r.nodes) for r in own)
+        p = min(1.0, max(tests, 1) * best(repeats))
+        if p > LEVEL:
+            yield (
+                f"{repeats} runs an arm are too few to prove anything: all against none is "
+                f"p = {p:.2g} over {_count(tests, 'node ID')}, above {LEVEL}"
+            )
+        yield (
+            f"{repeats} runs an arm: a test that fails in up to {100 * upper(0, repeats):.0f} % of "
+            "runs may still have passed in all of them (95 % confidence)"
+        )
+
+
+def _unneeded_hunks(rows: list[Row]) -> Iterator[str]:
+    """Hunks that no flip needs, wherever that was tried."""
+    tried = [row.ablation for row in rows if row.ablation is not None and row.ablation.nodes]
+    if not tried:
+        return
+    unneeded = [h for h in tried[0].unneeded if all(h in other.unneeded for other in tried)]
+    if unneeded:
+        numbers = " and ".join(str(hunk.number) for hunk in unneeded)
+        places = ", ".join(f"{hunk.file}:{hunk.line}" for hunk in unneeded)
+        word = "hunk" if len(unneeded) == 1 else "hunks"
+        yield f"no flip that was measured needs {word} {numbers} of the patch ({places})"
+
+
+def _not_compared(row: Row) -> Iterator[str]:
+    """What was asked for beside the two arms, and not had."""
+    if row.refused:
+        return
+    where = f"on {row.platform}"
+    if row.ablation is not None:
+        lost = [s for s in row.ablation.subsets if s.problem and s.apart]
+        apart = [s for s in row.ablation.subsets if s.problem and not s.apart]
+        for subsets, what in ((apart, "cannot be applied apart"), (lost, "gave no result")):
+            if subsets:
+                names = ", ".join("+".join(map(str, s.hunks)) for s in subsets[:_NAMED])
+                more = f" and {len(subsets) - _NAMED} more" if len(subsets) > _NAMED else ""
+                yield f"sets of hunks that {what} {where}: {names}{more}"
+        if not row.ablation.nodes:
+            yield f"which hunks are needed {where}: no flip was confirmed to tell"
+    if row.drift is not None and row.drift.refused:
+        yield f"old tests not compared {where}: {_beginning('; '.join(row.drift.refused))}"
+    if row.agreement is not None and row.agreement.refused:
+        yield f"no A/A comparison {where}: {_beginning('; '.join(row.agreement.refused))}"
+
+
 def _other_tests(case: Case, rows: list[Row]) -> Iterator[str]:
-    arms = [arm for row in rows for _, arm in _arms(row)]
+    arms = [arm for row in rows if not row.run.whole_files for _, arm in _arms(row)]
     collected = {node_id for arm in arms for node_id in arm.results.collected}
     others = len(collected - {node.id for node in case.nodes})
     if others:

@@ -52,11 +52,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="run what the image's tag names now, though another digest is pinned",
     )
+    group.addoption(
+        "--harness-repeat",
+        metavar="N",
+        type=int,
+        default=1,
+        help="run each arm N times in turn; a test whose runs disagree is unstable, and fails",
+    )
     group.addoption("--harness-out", metavar="DIR", help="where evidence goes (default: reports/)")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Make the folder through which xdist's workers share one run."""
+    if config.getoption("--harness-repeat") < 1:
+        raise pytest.UsageError("--harness-repeat: must be 1 or more")
     if not hasattr(config, "workerinput") and config.getoption("numprocesses", None):
         config.stash[_MADE] = tempfile.mkdtemp(prefix="ab-harness-pytest-")
         os.environ[_SHARED] = config.stash[_MADE]
@@ -234,6 +243,7 @@ def _run(config: pytest.Config, folder: Path) -> Path:
     from harness import store, targets, workflow
     from harness.device import parse_device
     from harness.parallel import Stop
+    from harness.plan import Design
     from harness.settings import choose_hosts
 
     files = store.load_case(folder)
@@ -256,6 +266,7 @@ def _run(config: pytest.Config, folder: Path) -> Path:
         nodes=workflow.select(files, ""),
         out=Path(out) if out else root / "reports",
         command=("pytest", *map(str, config.invocation_params.args)),
+        design=Design(repeat=config.getoption("--harness-repeat")),
     )
     rows = targets.wanted(files.case, choice, root)
     progress, stop = _Silent(), Stop()

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
-from harness import store, targets, testsfrom, workflow
-from harness.cli import adhoc, common
+from harness import store, targets, workflow
+from harness.cli import adhoc, common, design
 from harness.device import parse_device
-from harness.engines.trees import open_tree
 from harness.errors import BadInput
 from harness.parallel import Stop
 from harness.plan import CaseFiles, Design
@@ -90,12 +90,7 @@ from harness.verdict import Report
     help="Take test files that a case lacks (with --patch: all of --tests) from PATH, REPO@REV or "
     "sdist:NAME==VERSION, with the helpers, conftest and data files that they need.",
 )
-@click.option(
-    "--base-tests",
-    metavar="SPEC",
-    help="Also run the tests as they were before the change, from PATH, REPO@REV or "
-    "sdist:NAME==VERSION: what fails with them too is drift.",
-)
+@design.options
 @click.option(
     "-k", "expression", metavar="EXPR", default="", help="Only these node IDs, as in pytest."
 )
@@ -118,10 +113,10 @@ def ab(
     tests: tuple[str, ...],
     package: str,
     tests_from: str | None,
-    base_tests: str | None,
     expression: str,
     out: Path | None,
     as_json: bool,
+    **asked: Any,
 ) -> int:
     """Run cases in two arms, unpatched and patched, and print the flip table.
 
@@ -138,6 +133,8 @@ def ab(
       harness ab vllm-53163 --python /usr/bin/python3     on a GPU host without Docker
       harness ab vllm-53163 --host local --host l40s=ssh://me@l40s.lab
       harness ab vllm-53163 --image vllm-cuda-0.27.0 --device cuda:1
+      harness ab vllm-53163 --repeat 5 --ablate           how sure, and which hunks?
+      harness ab vllm-53163 --base-tests ../vllm@main~1   do old tests change state?
       harness ab vllm-53163 --upstream ../vllm@main       does it transfer?
       harness ab vllm-53163 --json > result.json
       harness ab --patch fix.patch --tests tests/test_x.py --package click --image pypi:click==8.1.7
@@ -158,8 +155,9 @@ def ab(
         chosen = _choose([files], expression)
     else:
         chosen = _choose(_cases(cases, choice, root, tests_from or ""), expression)
-    designs = _designs(chosen, base_tests)
     checkouts = [Checkout.open(upstream, files) if upstream else None for files, _ in chosen]
+    with common.Display() as display:
+        designs = design.Asked(**asked).designs([files for files, _ in chosen], display)
     folders = _run(chosen, checkouts, designs, choice, out or root / "reports", root)
     report = workflow.assess(folders)
     _show(report, as_json)
@@ -190,27 +188,17 @@ def _run(
                         out=out,
                         command=common.command_line(),
                         upstream=checkout,
-                        design=design,
+                        design=own_design,
                     ),
                     [ready[row.key] for row in own],
                     cache=targets.cache_folder(),
                     progress=display,
                     stop=stop,
                 )
-                for (files, nodes), checkout, design, own in zip(
+                for (files, nodes), checkout, own_design, own in zip(
                     chosen, checkouts, designs, rows, strict=True
                 )
             ]
-
-
-def _designs(
-    chosen: list[tuple[CaseFiles, tuple[str, ...]]], base_tests: str | None
-) -> list[Design]:
-    """Which arms each case gets beside the two."""
-    if base_tests is None:
-        return [Design() for _ in chosen]
-    tree = open_tree(base_tests, where="--base-tests")
-    return [Design(base=testsfrom.base_tests(files, tree)) for files, _ in chosen]
 
 
 def _choose(cases: list[CaseFiles], expression: str) -> list[tuple[CaseFiles, tuple[str, ...]]]:

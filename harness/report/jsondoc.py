@@ -8,13 +8,15 @@ from dataclasses import fields, is_dataclass
 from enum import Enum
 from typing import Any
 
+from harness.ablation import Ablation
 from harness.flips import FlipTable
 from harness.flips import Node as FlipNode
 from harness.junit_document import Detail
 from harness.outcome import Outcome
 from harness.record import ArmEvidence, Failure
+from harness.repeats import Agreement
 from harness.report import diffs
-from harness.report.summary import PAIR, arm_named, image, staging_of
+from harness.report.summary import image, staging_of
 from harness.verdict import NodeVerdict, Report, Row
 
 SCHEMA = "ab-harness/report/1"
@@ -92,9 +94,29 @@ def _row(row: Row) -> dict[str, Any]:
         "patched": _counts(row.patched),
         "refused": list(row.refused),
         "patch": _patch(row),
+        "repeats": row.repeats,
+        "ablation": _ablation(row.ablation),
+        "old_tests": plain(row.drift),
+        "a_a": _agreement(row.agreement),
+        "undeclared": plain(row.others),
+        "upstream": plain(row.transfer),
         "provenance": _provenance(row),
         "evidence": row.folder,
     }
+
+
+def _ablation(found: Ablation | None) -> dict[str, Any] | None:
+    if found is None:
+        return None
+    document: dict[str, Any] = plain(found)
+    return document | {"unneeded": [hunk.number for hunk in found.unneeded]}
+
+
+def _agreement(found: Agreement | None) -> dict[str, Any] | None:
+    if found is None:
+        return None
+    document: dict[str, Any] = plain(found)
+    return document | {"rate": found.rate, "upper": found.upper}
 
 
 def _counts(counts: Mapping[Outcome, int]) -> dict[str, int]:
@@ -116,7 +138,11 @@ def _patch(row: Row) -> dict[str, Any]:
 def _provenance(row: Row) -> dict[str, Any]:
     run = plain(row.run)
     del run["targets"]
-    return {"run": run, "arms": {arm.value: _arm(arm_named(row, arm)) for arm in PAIR}}
+    evidence = row.evidence
+    return {
+        "run": run,
+        "arms": {spec.name: _arm(evidence.arms.get(spec.name)) for spec in evidence.planned},
+    }
 
 
 def _arm(evidence: ArmEvidence | None) -> dict[str, Any] | None:
@@ -142,6 +168,7 @@ def _node(node: NodeVerdict, row: Row, index: int) -> dict[str, Any]:
         "failure": _failure(node.failure),
         "patched_failure": _failure(node.patched_failure),
         "skip_reason": node.skip_reason,
+        "runs": plain(node.runs),
         "row": index,
     }
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 from harness.case import Role
 from harness.outcome import Arm
-from harness.report import provenance
+from harness.report import provenance, sections
 from harness.report.diffs import render_diff
 from harness.report.summary import (
     Group,
@@ -226,6 +226,24 @@ def _skips(group: Group, limit: int) -> list[str]:
     return ["**Skipped**:", "", *lines[:limit], *cut_note(limit, len(lines), "skips")]
 
 
+def _asked(group: Group, limit: int) -> list[str]:
+    """What was asked for beside the two arms: repeats, hunks, old tests and the like."""
+    lines: list[str] = []
+    several = len(group.rows) > 1
+    for label, section in sections.of_group(group):
+        title = f"**{section.title}**" + (f" on {prose(label)}" if several else "")
+        lines += ["", f"{title}: {prose(section.sentence, 3000)}"]
+        if section.items:
+            items = [f"- {prose(item, 500)}" for item in section.items[:limit]]
+            lines += ["", *items, *cut_note(limit, len(section.items), "items")]
+        if section.rows:
+            shown = section.rows[:limit]
+            cells = [(code(first), *(prose(cell, 500) for cell in rest)) for first, *rest in shown]
+            lines += ["", *table(section.header, cells)]
+            lines += cut_note(limit, len(section.rows), "node IDs")
+    return lines[1:]
+
+
 def _patch(group: Group, limit: int) -> list[str]:
     by_words: dict[str, list[str]] = {}
     for label, row in _rows(group):
@@ -254,5 +272,6 @@ _SECTIONS: tuple[Callable[[Group, int], list[str]], ...] = (
     _controls,
     _not_confirmed,
     _skips,
+    _asked,
     _patch,
 )

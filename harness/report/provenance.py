@@ -6,13 +6,15 @@ import shlex
 from collections.abc import Iterator
 
 from harness.comparable import sentence
-from harness.outcome import Arm, ArmStatus
-from harness.record import ArmEvidence, ArmRecord, Failure, Probe
-from harness.report.summary import PAIR, Group, arm_named, failure_words, groups
+from harness.outcome import Arm, ArmStatus, totals
+from harness.record import PAIR, ArmEvidence, ArmRecord, Failure, Probe
+from harness.report.summary import ARMS, Group, arm_named, failure_words, groups, source_words
 from harness.report.text import CUT, code, count, oneline, prose, table
 from harness.verdict import Report, Row
 
 _NONE = "–"
+#: Lines of arms beside the first pair, at most.
+_MOST = 60
 
 
 def lines(report: Report, limit: int) -> list[str]:
@@ -47,15 +49,58 @@ def _row(row: Row) -> list[str]:
         f"- {count(len(tests), 'test file')}:",
         *tests[:20],
         *more,
+        *_taken(row),
         *(f"- link: {code(link)}" for link in row.case.links[:10]),
         f"- evidence: {code(row.folder)}",
     ]
-    return [*out, "", *_arms(row), "", *_files(row)]
+    return [*out, "", *_arms(row), "", *_more_arms(row), *_files(row)]
+
+
+def _taken(row: Row) -> list[str]:
+    """Files of the run that came from elsewhere than the case's folder."""
+    run = row.run
+    named = (
+        ("old tests", run.base_tests),
+        ("further test files", run.tests_from),
+        ("compared with upstream", run.upstream),
+    )
+    return [
+        f"- {what}: {count(len(source.files), 'file')} of {_prose(source_words(source))}"
+        for what, source in named
+        if source is not None
+    ]
+
+
+def _more_arms(row: Row) -> list[str]:
+    """The arms beside the first pair, a line each: how they ended, on which tree, with what."""
+    rows = []
+    more = [spec for spec in row.evidence.planned if spec not in PAIR]
+    for spec in more[:_MOST]:
+        arm = row.evidence.arms.get(spec.name)
+        if arm is None:
+            rows.append((code(spec.name), "no evidence", _NONE, _NONE, _NONE, _NONE))
+            continue
+        staging, junit = arm.record.staging, arm.record.files.get("junit.xml", "")
+        rows.append(
+            (
+                code(spec.name),
+                arm.record.status.value + _because(arm.record.reason),
+                totals(arm.results.counts(row.run.selected)),
+                f"{arm.record.duration:.2f} s",
+                _code(staging.tree_after) if staging else _NONE,
+                _code(junit),
+            )
+        )
+    if not rows:
+        return []
+    header = ("arm", "status", "declared tests", "took", "tree as tested", "junit.xml")
+    cut = [f"{CUT} {count(len(more) - _MOST, 'more arm')}"] if len(more) > _MOST else []
+    return [*table(header, rows), *cut, ""]
 
 
 def _arms(row: Row) -> list[str]:
     """What is known of each arm, side by side; what is equal is said once."""
-    before, after = (_facts(arm_named(row, arm)) for arm in PAIR)
+    before, after = (_facts(arm_named(row, arm)) for arm in ARMS)
     rows = []
     for name in dict.fromkeys((*before, *after)):
         left, right = before.get(name, "") or _NONE, after.get(name, "") or _NONE
@@ -135,7 +180,7 @@ def _probe(probe: Probe | None) -> dict[str, str]:
 def _files(row: Row) -> list[str]:
     """The digests of the raw files that everything here was derived from."""
     found = []
-    for arm in PAIR:
+    for arm in ARMS:
         evidence = arm_named(row, arm)
         if evidence is not None and evidence.record.files:
             files = [

@@ -7,14 +7,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from harness.case import Case, Role
+from harness.others import Finding
 from harness.outcome import Arm, ArmStatus, Outcome, totals
-from harness.record import ArmEvidence, Failure, ImageIdentity, Staging
+from harness.record import ArmEvidence, Failure, ImageIdentity, SourceRecord, Staging
 from harness.report.naming import full_name, labels_and_names
 from harness.report.text import count, listed, short
 from harness.verdict import NodeVerdict, Overall, Report, Row, Verdict
 
 #: The two arms that the flip table shows.
-PAIR = (Arm.UNPATCHED, Arm.PATCHED)
+ARMS = (Arm.UNPATCHED, Arm.PATCHED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +116,10 @@ def headline(report: Report) -> str:
             if not bad:
                 return "Inconclusive: no test that should flip was run: nothing was shown."
     name = "Not confirmed" if report.overall is Overall.NOT_CONFIRMED else "Inconclusive"
-    return f"{name}: {len(bad):,} of {count(len(nodes), 'claim')} {what}: {tally(bad)}."
+    broke = sum(len(row.others.of(Finding.REGRESSION)) for row in report.rows if row.others)
+    said = [f"{len(bad):,} of {count(len(nodes), 'claim')} {what}: {tally(bad)}"] if bad else []
+    said += [f"the patch breaks {count(broke, 'undeclared test')}"] if broke else []
+    return f"{name}: {'; '.join(said)}."
 
 
 def tally(nodes: Iterable[NodeVerdict]) -> str:
@@ -185,6 +189,15 @@ def patch_words(row: Row) -> str:
     return f"{words}{_offsets(staging)} (with {staging.tool})"
 
 
+def source_words(source: SourceRecord) -> str:
+    """Where files were taken from, with what they were then: a commit, or an archive's digest."""
+    what = {"folder": "folder", "git": "revision", "sdist": "source distribution"}
+    kind = what.get(source.kind, source.kind)
+    spec = source.spec.removeprefix("sdist:")
+    revision = source.revision[:12] if source.kind == "git" else short(source.revision)
+    return f"{kind} {spec}" + (f" ({revision})" if revision else "")
+
+
 def same_tests(group: Group) -> dict[str, str]:
     """The digest of each test file where all rows agree, the file of the node IDs first."""
     first = group.rows[0].run.tests_sha256
@@ -195,7 +208,7 @@ def same_tests(group: Group) -> dict[str, str]:
 
 def arms(row: Row) -> Iterator[tuple[Arm, ArmEvidence]]:
     """The arms of a row that left evidence, the unpatched one first."""
-    for arm in PAIR:
+    for arm in ARMS:
         evidence = arm_named(row, arm)
         if evidence is not None:
             yield arm, evidence

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from harness.flips import Flip, FlipTable, Node
 from harness.outcome import Arm, Outcome
-from harness.report import diffs
+from harness.report import diffs, sections
 from harness.report import text as texts
 from harness.report.summary import (
     Group,
@@ -137,8 +137,25 @@ def _row(out: Printer, group: Group, label: str, row: Row) -> None:
         out.items(cells, len(cells), most=len(cells))
         if len(nodes) > _MOST:
             out.line(f"{texts.CUT} {len(nodes) - _MOST:,} more node IDs; --json has them all")
+    for section in sections.of_row(group, row):
+        _section(out, section)
     out.line(f"patch: {patch_words(row)}")
     out.line("")
+
+
+def _section(out: Printer, section: sections.Section) -> None:
+    """One thing that was asked for; a table's row is its first cell, the others below it."""
+    out.line(f"{section.title}: {texts.oneline(section.sentence, 3000)}")
+    items = ((("-", ""), (texts.oneline(item, 500), "")) for item in section.items)
+    out.items(items, len(section.items))
+    lines: list[tuple[tuple[str, str], ...]] = []
+    for first, *rest in section.rows[:_MOST]:
+        named = zip(section.header[1:], rest, strict=True)
+        words = ", ".join(f"{name}: {texts.oneline(cell, 500)}" for name, cell in named)
+        lines += [((" ", ""), (texts.shown(first, 500), "")), ((" ", ""), (f"  {words}", "dim"))]
+    out.items(lines, len(lines), most=len(lines))
+    if len(section.rows) > _MOST:
+        out.line(f"{texts.CUT} {len(section.rows) - _MOST:,} more; --json has them all")
 
 
 def _node(group: Group, node: NodeVerdict) -> Iterable[tuple[tuple[str, str], ...]]:

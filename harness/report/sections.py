@@ -1,0 +1,297 @@
+"""What was asked for beside the two arms, as sections that every format prints in its own way.
+
+Texts in them are of tests and of cases and stand as they are: whoever prints one escapes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from harness.ablation import AblatedNode, Ablation, HunkName, Subset
+from harness.drift import Drift, DriftNode
+from harness.flips import Flip
+from harness.others import Finding, OtherNode, Others
+from harness.outcome import Outcome
+from harness.record import Failure
+from harness.repeats import Agreement
+from harness.report.summary import Group, failure_words, source_words
+from harness.report.text import count, listed
+from harness.stats import best
+from harness.verdict import NodeVerdict, Row
+
+#: With more hunks than this a column for each is too many.
+_COLUMNS = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """One thing that was asked for, of one row.
+
+    ``sentence`` says what was found, ``items`` are a list below it, and ``rows`` a table below
+    ``header`` whose first column is node IDs.
+    """
+
+    title: str
+    sentence: str
+    items: tuple[str, ...] = ()
+    header: tuple[str, ...] = ()
+    rows: tuple[tuple[str, ...], ...] = ()
+
+
+def of_group(group: Group) -> Iterator[tuple[str, Section]]:
+    """Every section of a case's rows, with the row's label."""
+    for label, row in zip(group.labels, group.rows, strict=True):
+        for section in of_row(group, row):
+            yield label, section
+
+
+def of_row(group: Group, row: Row) -> Iterator[Section]:
+    """The sections of one row; a row that is refused has none."""
+    if row.refused:
+        return
+    if row.repeats > 1:
+        yield _repeats(group, row)
+    if row.agreement is not None:
+        yield _agreement(row.agreement)
+    if row.ablation is not None:
+        yield _ablation(group, row.ablation)
+    if row.drift is not None:
+        yield _drift(group, row, row.drift)
+    if row.others is not None:
+        yield _others(group, row.others)
+    if row.transfer is not None and row.transfer.sentence:
+        yield Section(title="Upstream", sentence=row.transfer.sentence)
+
+
+def number(p: float | None) -> str:
+    """A probability with two significant digits."""
+    return "–" if p is None else f"{p:.2g}"
+
+
+def _repeats(group: Group, row: Row) -> Section:
+    compared = sum(node.runs is not None and node.runs.p is not None for node in row.nodes)
+    proves = f"{row.repeats} runs of each arm give p = {number(best(row.repeats))} at best"
+    if compared > 1:
+        corrected = min(1.0, compared * best(row.repeats))
+        proves += f", {number(corrected)} after the correction over {compared} node IDs"
+    return Section(
+        title="Repeats",
+        sentence=(
+            f"{row.repeats} unpatched and {row.repeats} patched runs in turn, a number fixed "
+            "beforehand; all are counted, as failed:runs. p is of the two-sided Fisher exact test, "
+            f"then with Holm's correction. {proves}."
+        ),
+        header=("node ID", "unpatched", "patched", "p", "p (Holm)", "verdict"),
+        rows=tuple(_repeated(group, node) for node in row.nodes if node.runs),
+    )
+
+
+def _repeated(group: Group, node: NodeVerdict) -> tuple[str, ...]:
+    assert node.runs is not None
+    runs = node.runs
+    skips = {*runs.unpatched, *runs.patched} == {Outcome.SKIPPED}
+    words = (f"{len(runs.unpatched)} skipped", f"{len(runs.patched)} skipped")
+    return (
+        group.shorten(node.node_id),
+        *(words if skips else runs.words),
+        number(runs.p),
+        number(runs.p_holm),
+        node.verdict.value,
+    )
+
+
+def _agreement(found: Agreement) -> Section:
+    if found.refused:
+        return Section(
+            title="A/A", sentence=f"The arms cannot be compared: {'; '.join(found.refused)}."
+        )
+    differing = len(found.differing)
+    return Section(
+        title="A/A",
+        sentence=(
+            f"The unpatched arm against itself, {count(found.pairs, 'pair')} of arms: "
+            f"{differing:,} of {count(found.comparisons, 'comparison')} differ, "
+            f"a false-flip rate of {_percent(found.rate)}, below {_percent(found.upper)} with 95 % "
+            "confidence."
+        ),
+        items=tuple(dict.fromkeys(found.differing)),
+    )
+
+
+def _percent(rate: float) -> str:
+    return f"{100 * rate:.2g} %"
+
+
+def _ablation(group: Group, found: Ablation) -> Section:
+    total = len(found.hunks)
+    if found.complete:
+        ran = f"All {len(found.subsets)} ways of applying only some of the {total} hunks were tried"
+    else:
+        ran = f"Each of the {total} hunks was tried alone, and all but each"
+    if not found.nodes:
+        told = "no flip was confirmed whose hunks could be told"
+    elif found.unneeded:
+        no_flip = f"no flip of this row needs {hunk_words(found.unneeded)}"
+        told = no_flip if len(found.unneeded) < total else "no flip was found to need any"
+    elif any(node.unknown for node in found.nodes):
+        told = "not every hunk could be left out"
+    else:
+        told = "each hunk has a flip that needs it"
+    columns = tuple(f"hunk {hunk.number}" for hunk in found.hunks)
+    wide = total > _COLUMNS
+    return Section(
+        title="Hunks",
+        sentence=f"{ran}: {told}.",
+        items=(
+            *(f"hunk {h.number} is at {h.file}:{h.line}" for h in found.hunks),
+            *_problems(found.subsets),
+            *(
+                f"{group.shorten(node_id)}, a control, does not pass with only "
+                f"{_numbers(hunks)} applied"
+                for node_id, hunks in found.broken
+            ),
+        ),
+        header=("node ID", *(() if wide else columns), "passes with"),
+        rows=tuple(
+            (
+                group.shorten(node.node_id),
+                *(() if wide else (_part(node, h.number) for h in found.hunks)),
+                _minimal(node),
+            )
+            for node in found.nodes
+        ),
+    )
+
+
+def hunk_words(hunks: Sequence[HunkName]) -> str:
+    """``hunk 2``, ``hunks 2 and 3``."""
+    return _numbers([hunk.number for hunk in hunks])
+
+
+def _numbers(numbers: Sequence[int]) -> str:
+    words = listed([str(number) for number in numbers])
+    return f"hunk {words}" if len(numbers) == 1 else f"hunks {words}"
+
+
+def _problems(subsets: Sequence[Subset]) -> Iterator[str]:
+    """What could not be tried, each reason once."""
+    by_reason: dict[str, list[str]] = {}
+    for subset in subsets:
+        if subset.problem:
+            own = by_reason.setdefault(subset.problem, [])
+            own.append("+".join(map(str, subset.hunks)))
+    for reason, names in by_reason.items():
+        yield f"{', '.join(names)} alone: {reason}"
+
+
+def _part(node: AblatedNode, hunk: int) -> str:
+    """What one hunk is to one flip."""
+    needed, alone = hunk in node.needed, hunk in node.alone
+    if needed:
+        return "needed, enough alone" if alone else "needed"
+    if alone:
+        return "enough alone"
+    if hunk in node.unknown:
+        return "not known"
+    return "in one of the ways" if hunk in node.used else "not needed"
+
+
+def _minimal(node: AblatedNode) -> str:
+    """The smallest sets of hunks with which it passes; numbers alone."""
+    ways = ["+".join(map(str, hunks)) for hunks in node.minimal]
+    return " or ".join(ways)
+
+
+def _drift(group: Group, row: Row, found: Drift) -> Section:
+    source = source_words(row.run.base_tests) if row.run.base_tests else "an unknown place"
+    if found.refused:
+        return Section(
+            title="Old tests",
+            sentence=f"From {source}. They cannot be compared: {'; '.join(found.refused)}.",
+        )
+    state = f"{count(found.pre_existing, 'old test')} checked, {found.new:,} new"
+    if found.flipped:
+        state += f"; {found.flipped:,} declared to flip and did"
+    if found.unmeasured:
+        state += f"; {found.unmeasured:,} gave no result"
+    if found.changed:
+        told = f"{count(len(found.changed), 'pre-existing test')} changed state"
+    elif found.holds:
+        told = "no pre-existing test changes state"
+    else:
+        told = "nothing can be said of pre-existing tests"
+    drifted = f" {len(found.drifted):,} drifted: they fail alike in all four arms."
+    return Section(
+        title="Old tests",
+        sentence=f"From {source}, in both arms too: {told} ({state})."
+        + (drifted if found.drifted else ""),
+        header=("node ID", "old tests", "new tests", "what", "why"),
+        rows=tuple(
+            _four(group, node, what)
+            for what, nodes in (("changed", found.changed), ("drift", found.drifted))
+            for node in nodes
+        ),
+    )
+
+
+def _four(group: Group, node: DriftNode, what: str) -> tuple[str, ...]:
+    return (
+        group.shorten(node.node_id),
+        f"{node.base_unpatched} → {node.base_patched}",
+        f"{node.unpatched} → {node.patched}",
+        what,
+        _why(node.failure),
+    )
+
+
+#: What became of undeclared tests, in words; the order is theirs in a sentence.
+_STATES = {
+    Flip.BOTH_PASS: "pass in both arms",
+    Flip.BOTH_SKIP: "are skipped in both",
+    Flip.BOTH_FAIL: "fail in both",
+    Flip.FIXED: "pass only with the patch",
+    Flip.BROKE: "fail only with the patch",
+    Flip.SKIP_CHANGED: "are skipped in one",
+    Flip.APPEARED: "are only in the patched",
+    Flip.VANISHED: "are only in the unpatched",
+    Flip.ABSENT: "are in neither",
+    Flip.UNMEASURED: "gave no result",
+}
+_FINDINGS = (
+    Finding.REGRESSION,
+    Finding.FLIP,
+    Finding.CHANGED,
+    Finding.UNSTABLE,
+    Finding.UNMEASURED,
+    Finding.DRIFT,
+    Finding.FAILS,
+)
+
+
+def _others(group: Group, found: Others) -> Section:
+    states = [f"{found.counts[f]:,} {words}" for f, words in _STATES.items() if found.counts.get(f)]
+    told = f": {', '.join(states)}" if states else ""
+    return Section(
+        title="Undeclared tests",
+        sentence=f"{count(found.total, 'test')} of the same files that the case does not name"
+        f"{told}.",
+        header=("node ID", "unpatched → patched", "what", "why"),
+        rows=tuple(_other(group, node) for finding in _FINDINGS for node in found.of(finding)),
+    )
+
+
+def _other(group: Group, node: OtherNode) -> tuple[str, ...]:
+    return (
+        group.shorten(node.node_id),
+        f"{node.unpatched} → {node.patched}",
+        node.finding.value,
+        _why(node.patched_failure or node.failure),
+    )
+
+
+def _why(failure: Failure | None) -> str:
+    if failure is None:
+        return "–"
+    place = failure.place.rpartition("/")[2]
+    return failure_words(failure) + (f" at {place}" if place else "")
