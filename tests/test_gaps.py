@@ -4,7 +4,17 @@ from dataclasses import replace
 
 import pytest
 from support import reports
-from support.reports import CASE, MARLIN, PREP, RUN, STAGING, TRITON, cpu_row, cuda_row
+from support.reports import (
+    CASE,
+    MARLIN,
+    PREP,
+    RUN,
+    STAGING,
+    TRITON,
+    cpu_row,
+    cuda_row,
+    with_arms,
+)
 
 from harness import gaps
 from harness.case import Case, Signature
@@ -16,7 +26,7 @@ def of(**changes: object) -> tuple[str, ...]:
     return gaps.find([cpu_row(**changes)])
 
 
-def with_arms(row: Row, **changes: object) -> Row:
+def with_results(row: Row, **changes: object) -> Row:
     """The row with something changed in both arms' results."""
     before, after = row.evidence.unpatched, row.evidence.patched
     assert before
@@ -25,7 +35,7 @@ def with_arms(row: Row, **changes: object) -> Row:
         replace(arm, results=replace(arm.results, **changes))  # type: ignore[arg-type]
         for arm in (before, after)
     ]
-    return replace(row, evidence=replace(row.evidence, unpatched=arms[0], patched=arms[1]))
+    return with_arms(row, unpatched=arms[0], patched=arms[1])
 
 
 def without_signature_parts(**parts: str) -> Case:
@@ -104,9 +114,9 @@ def test_deselected_node_ids_are_counted_and_named() -> None:
 
 def test_other_tests_of_the_files() -> None:
     others = ("tests/a.py::x", "tests/a.py::y")
-    two = gaps.find([with_arms(cpu_row(), collected=(MARLIN, PREP, TRITON, *others))])
+    two = gaps.find([with_results(cpu_row(), collected=(MARLIN, PREP, TRITON, *others))])
     assert "2 other tests of the case's files were not run" in two
-    one = gaps.find([with_arms(cpu_row(), collected=(MARLIN, others[0]))])
+    one = gaps.find([with_results(cpu_row(), collected=(MARLIN, others[0]))])
     assert "1 other test of the case's files was not run" in one
 
 
@@ -128,7 +138,7 @@ def test_timed_out_arm_and_interrupted_run() -> None:
     before = row.evidence.unpatched
     assert before
     record = replace(before.record, status=ArmStatus.TIMED_OUT, reason="stopped at 900 s")
-    late = replace(row, evidence=replace(row.evidence, unpatched=replace(before, record=record)))
+    late = with_arms(row, unpatched=replace(before, record=record))
     found = gaps.find([late])
     assert (
         "unpatched arm timed out: example-cpu-0.27.0 with engine local (cpu): stopped at 900 s"
@@ -172,7 +182,7 @@ def test_a_moved_tag_is_named_with_both_digests() -> None:
         for arm in (row.evidence.unpatched, row.evidence.patched)
         if arm
     ]
-    moved = replace(row, evidence=replace(row.evidence, unpatched=arms[0], patched=arms[1]))
+    moved = with_arms(row, unpatched=arms[0], patched=arms[1])
     (gap,) = [gap for gap in gaps.find([moved]) if "has moved" in gap]
     assert "aa" * 32 in gap
     assert "bb" * 32 in gap
@@ -181,7 +191,7 @@ def test_a_moved_tag_is_named_with_both_digests() -> None:
 
 def test_arms_without_evidence() -> None:
     row = cpu_row(refused=("the unpatched arm has no evidence",))
-    empty = replace(row, evidence=replace(row.evidence, unpatched=None, patched=None))
+    empty = with_arms(row, unpatched=None, patched=None)
     assert "the image already" not in " ".join(gaps.find([empty]))
 
 

@@ -8,6 +8,7 @@ from harness import gaps
 from harness.case import Case, Node, Role, Signature
 from harness.outcome import Arm, ArmStatus, Outcome
 from harness.record import (
+    PAIR,
     ArmEvidence,
     ArmRecord,
     ArmResults,
@@ -198,6 +199,7 @@ def evidence(
     }
     record = ArmRecord(
         arm=arm,
+        name=arm,
         status=ArmStatus.RAN,
         engine=engine,
         image=IMAGES[engine],
@@ -232,7 +234,7 @@ def row(
 ) -> Row:
     """One row of the table."""
     before, after = (
-        evidence(arm, nodes, engine=engine, probe=probe, staging=staging) for arm in Arm
+        evidence(spec.arm, nodes, engine=engine, probe=probe, staging=staging) for spec in PAIR
     )
     ids = [node.node_id for node in nodes]
     made = Row(
@@ -242,13 +244,20 @@ def row(
         platform=probe.platform,
         device=probe.device,
         evidence=TargetEvidence(
-            target=LOCAL if engine == "local" else DOCKER, unpatched=before, patched=after
+            target=LOCAL if engine == "local" else DOCKER,
+            arms={"unpatched": before, "patched": after},
         ),
         nodes=nodes,
         unpatched=before.results.counts(ids),
         patched=after.results.counts(ids),
     )
     return replace(made, **changes)  # type: ignore[arg-type]
+
+
+def with_arms(row: Row, **arms: ArmEvidence | None) -> Row:
+    """The row with other arms, by name; None takes one away."""
+    found = {name: arm for name, arm in (row.evidence.arms | arms).items() if arm is not None}
+    return replace(row, evidence=replace(row.evidence, arms=found))
 
 
 def report(*rows: Row) -> Report:
