@@ -164,8 +164,8 @@ def _repeats(rows: list[Row]) -> Iterator[str]:
                 f"p = {p:.2g} over {_count(tests, 'node ID')}, above {LEVEL}"
             )
         yield (
-            f"{repeats} runs an arm: a test that fails in up to {100 * upper(0, repeats):.0f} % of "
-            "runs may still have passed in all of them (95 % confidence)"
+            f"{repeats} runs an arm: a test that fails in up to {100 * upper(0, repeats):.0f}% of "
+            "runs may still have passed in all of them (95% confidence)"
         )
 
 

@@ -238,10 +238,14 @@ def _asked(group: Group, limit: int) -> list[str]:
             lines += ["", *items, *cut_note(limit, len(section.items), "items")]
         if section.rows:
             shown = section.rows[:limit]
-            cells = [(code(first), *(prose(cell, 500) for cell in rest)) for first, *rest in shown]
+            cells = [(code(first), *map(_asked_cell, rest)) for first, *rest in shown]
             lines += ["", *table(section.header, cells)]
             lines += cut_note(limit, len(section.rows), "node IDs")
     return lines[1:]
+
+
+def _asked_cell(text: str) -> str:
+    return text if text == sections.NONE else prose(text, 500)
 
 
 def _patch(group: Group, limit: int) -> list[str]:

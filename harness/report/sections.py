@@ -22,6 +22,8 @@ from harness.verdict import NodeVerdict, Row
 
 #: With more hunks than this a column for each is too many.
 _COLUMNS = 8
+#: Stands where a table has nothing to say.
+NONE = "–"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +68,7 @@ def of_row(group: Group, row: Row) -> Iterator[Section]:
 
 def number(p: float | None) -> str:
     """A probability with two significant digits."""
-    return "–" if p is None else f"{p:.2g}"
+    return NONE if p is None else f"{p:.2g}"
 
 
 def _repeats(group: Group, row: Row) -> Section:
@@ -112,7 +114,7 @@ def _agreement(found: Agreement) -> Section:
         sentence=(
             f"The unpatched arm against itself, {count(found.pairs, 'pair')} of arms: "
             f"{differing:,} of {count(found.comparisons, 'comparison')} differ, "
-            f"a false-flip rate of {_percent(found.rate)}, below {_percent(found.upper)} with 95 % "
+            f"a false-flip rate of {_percent(found.rate)}, below {_percent(found.upper)} with 95% "
             "confidence."
         ),
         items=tuple(dict.fromkeys(found.differing)),
@@ -120,7 +122,7 @@ def _agreement(found: Agreement) -> Section:
 
 
 def _percent(rate: float) -> str:
-    return f"{100 * rate:.2g} %"
+    return f"{100 * rate:.2g}%"
 
 
 def _ablation(group: Group, found: Ablation) -> Section:
@@ -182,14 +184,15 @@ def _problems(subsets: Sequence[Subset]) -> Iterator[str]:
             own = by_reason.setdefault(subset.problem, [])
             own.append("+".join(map(str, subset.hunks)))
     for reason, names in by_reason.items():
-        yield f"{', '.join(names)} alone: {reason}"
+        word = "hunk" if len(names) == 1 and "+" not in names[0] else "hunks"
+        yield f"{word} {listed(names)} without the others: {reason}"
 
 
 def _part(node: AblatedNode, hunk: int) -> str:
     """What one hunk is to one flip."""
     needed, alone = hunk in node.needed, hunk in node.alone
     if needed:
-        return "needed, enough alone" if alone else "needed"
+        return "needed and enough alone" if alone else "needed"
     if alone:
         return "enough alone"
     if hunk in node.unknown:
@@ -198,9 +201,10 @@ def _part(node: AblatedNode, hunk: int) -> str:
 
 
 def _minimal(node: AblatedNode) -> str:
-    """The smallest sets of hunks with which it passes; numbers alone."""
+    """The smallest sets of hunks with which it passes."""
     ways = ["+".join(map(str, hunks)) for hunks in node.minimal]
-    return " or ".join(ways)
+    single = len(node.minimal) == 1 and len(node.minimal[0]) == 1
+    return f"{'hunk' if single else 'hunks'} {' or '.join(ways)}"
 
 
 def _drift(group: Group, row: Row, found: Drift) -> Section:
@@ -292,6 +296,6 @@ def _other(group: Group, node: OtherNode) -> tuple[str, ...]:
 
 def _why(failure: Failure | None) -> str:
     if failure is None:
-        return "–"
+        return NONE
     place = failure.place.rpartition("/")[2]
     return failure_words(failure) + (f" at {place}" if place else "")

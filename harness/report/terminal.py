@@ -151,8 +151,8 @@ def _section(out: Printer, section: sections.Section) -> None:
     lines: list[tuple[tuple[str, str], ...]] = []
     for first, *rest in section.rows[:_MOST]:
         named = zip(section.header[1:], rest, strict=True)
-        words = ", ".join(f"{name}: {texts.oneline(cell, 500)}" for name, cell in named)
-        lines += [((" ", ""), (texts.shown(first, 500), "")), ((" ", ""), (f"  {words}", "dim"))]
+        words = "; ".join(f"{name}: {texts.oneline(cell, 500)}" for name, cell in named)
+        lines += [(("-", ""), (texts.shown(first, 500), "")), (("", ""), (words, "dim"))]
     out.items(lines, len(lines), most=len(lines))
     if len(section.rows) > _MOST:
         out.line(f"{texts.CUT} {len(section.rows) - _MOST:,} more; --json has them all")

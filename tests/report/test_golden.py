@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
-from support import reports
+from support import asked, reports
 
 from harness.report import jsondoc, markdown, terminal
 from harness.verdict import Report
@@ -18,6 +18,7 @@ REPORTS = {
     "confirmed": reports.confirmed,
     "not-confirmed": reports.not_confirmed,
     "refused": reports.refused,
+    "everything": asked.everything,
 }
 
 

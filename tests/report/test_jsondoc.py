@@ -54,6 +54,7 @@ def test_every_node_has_the_promised_keys() -> None:
         },
         "patched_failure": None,
         "skip_reason": "",
+        "runs": None,
         "row": 0,
     }
     assert [node["row"] for node in doc["nodes"]] == [0, 0, 0, 1, 1, 1]
@@ -76,7 +77,7 @@ def test_no_rows() -> None:
 
 def test_an_arm_that_never_started() -> None:
     row = cpu_row(refused=("no evidence",))
-    row = replace(row, evidence=replace(row.evidence, unpatched=None, patched=None))
+    row = replace(row, evidence=replace(row.evidence, arms={}))
     found = jsondoc.document(reports.report(row))["rows"][0]
     assert found["image"] == "example-cpu-0.27.0"
     assert found["patch"]["state"] == ""

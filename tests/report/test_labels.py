@@ -57,7 +57,7 @@ def lost(host_name: str) -> Row:
     """A row whose host was never reached."""
     nodes = tuple(replace(n, verdict=Verdict.INFRA, confirmed=False) for n in CUDA_NODES)
     row = on(cuda_row(nodes, refused=("no such host",)), host_name=host_name, host="")
-    nothing = replace(row.evidence, unpatched=None, patched=None)
+    nothing = replace(row.evidence, arms={})
     return replace(row, platform="unknown", device="", evidence=nothing)
 
 

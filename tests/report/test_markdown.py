@@ -9,7 +9,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import reports
 from support.pages import check_inert, pages
-from support.reports import CASE, CPU_NODES, MARLIN, PROBE, RED, SKIP, STAGING, cpu_row, cuda_row
+from support.reports import (
+    CASE,
+    CPU_NODES,
+    MARLIN,
+    PROBE,
+    RED,
+    SKIP,
+    STAGING,
+    cpu_row,
+    cuda_row,
+    with_arms,
+)
 
 from harness import gaps
 from harness.case import Node, Role
@@ -176,7 +187,7 @@ def test_refused_row_shows_no_bare_totals() -> None:
 
 def test_a_row_without_any_evidence() -> None:
     row = cpu_row(refused=("the unpatched arm has no evidence: the run did not get that far",))
-    nothing = TargetEvidence(target=row.evidence.target, unpatched=None, patched=None)
+    nothing = TargetEvidence(target=row.evidence.target, arms={})
     nodes = tuple(
         replace(node, verdict=Verdict.INFRA, confirmed=False, unpatched=Outcome.NOT_RUN,
                 patched=Outcome.NOT_RUN, failure=None, skip_reason="")
@@ -205,8 +216,8 @@ def test_offsets_are_named_and_reversals_said() -> None:
     assert after
     assert after.record.staging
     kept = replace(after.record, staging=replace(after.record.staging, action="none"))
-    evidence = replace(fixed.evidence, patched=replace(after, record=kept))
-    found = markdown.render(reports.report(replace(fixed, evidence=evidence)))
+    reversed_row = with_arms(fixed, patched=replace(after, record=kept))
+    found = markdown.render(reports.report(reversed_row))
     assert "| 1 failed, 1 passed, 1 skipped (patch reversed) | 2 passed, 1 skipped |" in found
     assert "the unpatched arm was made by reversing 3 hunks in 2 files" in found
 
@@ -280,8 +291,8 @@ def test_status_and_changed_files_are_shown() -> None:
         seal=replace(before.record.seal, changed=("example/x.py",)),
         probe=None,
     )
-    late = replace(row.evidence, unpatched=replace(before, record=record))
-    found = markdown.render(reports.report(replace(row, evidence=late)))
+    late = with_arms(row, unpatched=replace(before, record=record))
+    found = markdown.render(reports.report(late))
     assert "| status | timed-out: stopped at 900 s | ran |" in found
     assert "| exit status | none | 0 |" in found
     assert "| files after the tests | **changed**: `example/x.py` | unchanged |" in found
@@ -297,11 +308,8 @@ def test_device_access_and_events_are_shown_where_there_are_any() -> None:
         access=("one NVIDIA device", "no network"),
         notes=("the connection was lost once",),
     )
-    found = markdown.render(
-        reports.report(
-            replace(row, evidence=replace(row.evidence, unpatched=replace(before, record=record)))
-        )
-    )
+    told = with_arms(row, unpatched=replace(before, record=record))
+    found = markdown.render(reports.report(told))
     assert "| device access | one NVIDIA device, no network | – |" in found
     assert "| events | the connection was lost once | – |" in found
     assert "| device access" not in markdown.render(reports.report(row))
