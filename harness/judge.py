@@ -12,7 +12,7 @@ from harness.drift import Four
 from harness.judge_node import NodeJudge
 from harness.outcome import ArmStatus, Outcome, Series
 from harness.patch import Patch
-from harness.record import ArmEvidence, ArmSpec, RunRecord, TargetEvidence
+from harness.record import PAIR, ArmEvidence, ArmSpec, RunRecord, TargetEvidence
 from harness.verdict import NodeVerdict, Row, Verdict
 
 _WITHOUT_OUTCOMES = (ArmStatus.PATCH_REJECTED, ArmStatus.ENGINE_FAILED, ArmStatus.INTERRUPTED)
@@ -27,7 +27,11 @@ def judge_row(
     refused as a whole."""
     before, after = evidence.unpatched, evidence.patched
     probes = [arm.record.probe for arm in evidence.arms.values() if arm.record.probe]
-    rejected, refused = refusal(evidence.of(Series.PAIR))
+    planned = evidence.of(Series.PAIR)
+    # What ends the first pair is the reason; its repeats were then not started.
+    rejected, refused = refusal([arm for arm in planned if arm[0] in PAIR])
+    if not refused:
+        rejected, refused = refusal(planned)
     row = _Row(
         case=case,
         patch=patch,

@@ -250,6 +250,4 @@ def _show(report: Report, as_json: bool) -> None:
     if as_json:
         common.write_out(jsondoc.dumps(jsondoc.document(report)))
         return
-    from rich.console import Console
-
-    terminal.render(report, Console(highlight=False))
+    terminal.render(report, common.console())

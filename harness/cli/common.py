@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Sequence
@@ -18,15 +19,26 @@ from harness.errors import HarnessError
 from harness.report.text import plain, shown
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.live import Live
     from rich.text import Text
 
 ENGINES = ("auto", "docker", "local")
+#: Columns of a report that goes to a file or to another program.
+_PIPED_WIDTH = 160
 
 
 def root() -> Path:
     """The project that the command was started in."""
     return store.project_root(Path.cwd())
+
+
+def console() -> Console:
+    """What reports are printed on; where it is no terminal, lines are long enough for node IDs."""
+    from rich.console import Console
+
+    known = sys.stdout.isatty() or "COLUMNS" in os.environ
+    return Console(highlight=False, width=None if known else _PIPED_WIDTH)
 
 
 class Display:
@@ -115,6 +127,8 @@ _LASTING = (
     "the base",
     "connect",
     "--image",
+    "--ablate",
+    "arms",
     "lost",
 )
 

@@ -77,10 +77,12 @@ class Asked:
             )
             if self.ablate and files.patch.hunk_count < 2:
                 hunks = "one hunk" if files.patch.hunk_count else "no hunks"
-                progress.step(f"{files.case.id}: the patch has {hunks}: none can be left out")
+                progress.step(
+                    f"--ablate: the patch of {files.case.id} has {hunks}: none to leave out"
+                )
             arms = len(specs(design, files.patch))
             if arms > 2:
-                progress.step(f"{files.case.id}: {arms} arms a row, in a fixed order")
+                progress.step(f"arms: {arms} a row of {files.case.id}, one after the other")
             found.append(design)
         return found
 

@@ -37,9 +37,7 @@ def diff(before: Path, after: Path, as_json: bool, as_markdown: bool) -> int:
     elif as_markdown:
         common.write_out(markdown.render_diff(table, str(before), str(after)))
     else:
-        from rich.console import Console
-
-        terminal.render_diff(table, str(before), str(after), Console(highlight=False))
+        terminal.render_diff(table, str(before), str(after), common.console())
     if table.worse:
         return ExitCode.NOT_CONFIRMED
     return ExitCode.INFRASTRUCTURE if table.inconclusive else ExitCode.CONFIRMED

@@ -194,7 +194,6 @@ def _disk() -> Finding:
 
 
 def _print(findings: Sequence[Finding]) -> None:
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
@@ -209,4 +208,4 @@ def _print(findings: Sequence[Finding]) -> None:
         if finding.remedy:
             text.append(f"\n{finding.remedy}", style="dim")
         table.add_row(Text(mark, style=style), Text(finding.what), text)
-    Console(highlight=False).print(table)
+    common.console().print(table)

@@ -214,11 +214,10 @@ def _describe(wanted: Image, usable: dict[str, Engine]) -> dict[str, object]:
 
 
 def _print(rows: list[dict[str, object]], usable: dict[str, Engine], root: Path) -> None:
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    console = Console(highlight=False)
+    console = common.console()
     if not rows:
         console.print(f"No images below {root}.", markup=False)
         return

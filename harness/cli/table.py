@@ -43,7 +43,5 @@ def table(evidence: tuple[Path, ...], form: str, as_json: bool) -> int:
     elif form == "markdown":
         common.write_out(markdown.render(report))
     else:
-        from rich.console import Console
-
-        terminal.render(report, Console(highlight=False))
+        terminal.render(report, common.console())
     return report.overall.exit_code
