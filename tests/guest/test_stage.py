@@ -19,7 +19,7 @@ import pytest
 import harness.guest
 from harness.guest import package as packages
 from harness.guest import patching
-from harness.patch import for_package, parse_patch, render, to_json
+from harness.patch import Patch, for_package, parse_patch, render, subset, to_json
 from harness.record import Seal, Staging
 from harness.schema import parse_json
 
@@ -74,23 +74,40 @@ class Arm:
         return done.returncode, answer.read_bytes()
 
     def try_stage(
-        self, patch: str = PATCH, arm: str = "patched", name: str = "pkg", disposable: bool = True
+        self,
+        patch: str = PATCH,
+        arm: str = "patched",
+        name: str = "pkg",
+        disposable: bool = True,
+        hunks: tuple[int, ...] = (),
     ) -> tuple[int, bytes]:
+        """Stage an arm; ``hunks`` are those that a ``partly`` patched one has."""
         parsed = for_package(
             parse_patch(patch.encode(), where="p"), package=name, source=None, where="p"
         )
-        (self.root / "production.patch").write_bytes(render(parsed))
-        (self.root / "hunks.json").write_bytes(to_json(parsed))
+        others = [n for n in range(1, parsed.hunk_count + 1) if n not in hunks]
+        self.put_patch("production", parsed)
+        self.put_patch("some", subset(parsed, hunks))
+        self.put_patch("others", subset(parsed, others))
+        forward, reverse = {
+            "unpatched": ("", "production"),
+            "patched": ("production", ""),
+            "partly": ("some", "others"),
+        }[arm]
         request = {
             "root": str(self.root),
             "package": name,
             "disposable": disposable,
-            "arm": arm,
-            "patch": "production.patch",
-            "hunks": "hunks.json",
+            "patch": "production",
+            "forward": forward,
+            "reverse": reverse,
         }
         (self.root / "request.json").write_text(json.dumps(request))
         return self.run("stage")
+
+    def put_patch(self, name: str, patch: Patch) -> None:
+        (self.root / f"{name}.patch").write_bytes(render(patch))
+        (self.root / f"{name}.json").write_bytes(to_json(patch))
 
     def stage(self, *args: Any, **kwargs: Any) -> Staging:
         code, answer = self.try_stage(*args, **kwargs)
@@ -219,6 +236,54 @@ def test_two_arms_of_one_tree_differ_by_the_patch_alone(tmp_path: Path) -> None:
     assert len(set(digests.values())) == 2
 
 
+LINES = "".join(f"line {number}\n" for number in range(1, 40))
+SPREAD = (
+    "--- a/pkg/m.py\n+++ b/pkg/m.py\n"
+    "@@ -1,2 +1,3 @@\n+a = 1\n line 1\n line 2\n"
+    "@@ -20,3 +21,4 @@\n line 20\n+b = 2\n line 21\n line 22\n"
+    "@@ -30,3 +32,2 @@\n line 30\n-line 31\n line 32\n"
+)
+
+
+def spread(*hunks: int) -> str:
+    """The text of m.py with some of SPREAD's hunks."""
+    text = LINES
+    for number, old, new in (
+        (1, "line 1\n", "a = 1\nline 1\n"),
+        (2, "line 21\n", "b = 2\nline 21\n"),
+        (3, "line 31\n", ""),
+    ):
+        if number in hunks:
+            text = text.replace(f"\n{old}", f"\n{new}") if number > 1 else new + text[len(old) :]
+    return text
+
+
+@pytest.mark.parametrize("has_the_fix", [False, True])
+@pytest.mark.parametrize("hunks", [(1,), (2,), (3,), (1, 2), (1, 3), (2, 3)], ids=str)
+def test_an_arm_with_some_of_the_hunks(
+    any_tool: Arm, hunks: tuple[int, ...], has_the_fix: bool
+) -> None:
+    """Whether the image lacks the fix or has it, the arm has these hunks and no others."""
+    any_tool.install({"pkg/m.py": spread(1, 2, 3) if has_the_fix else LINES})
+    staging = any_tool.stage(SPREAD, "partly", hunks=hunks)
+    assert any_tool.files()["pkg/m.py"] == spread(*hunks)
+    assert (staging.state, staging.action) == (
+        ("already-applied", "reversed") if has_the_fix else ("clean", "applied")
+    )
+    assert staging.tree_after != staging.tree_before
+    # How the whole patch fits is told, as in the other arms, not how these hunks do.
+    assert [(hunk.file, hunk.number) for hunk in staging.hunks] == [
+        ("pkg/m.py", n) for n in (1, 2, 3)
+    ]
+
+
+def test_some_hunks_of_a_patch_that_does_not_fit_are_not_applied(any_tool: Arm) -> None:
+    before = any_tool.files()
+    staging = any_tool.stage(PATCH + NOWHERE, "partly", hunks=(1,))
+    assert (staging.state, staging.action) == ("rejected", "none")
+    assert any_tool.files() == before
+
+
 def test_a_package_that_must_stay_is_copied(any_tool: Arm) -> None:
     any_tool.install({"pkg.libs/libx.so": "x", "pkg/sub/data.txt": "d"})
     (any_tool.site / "pkg/link.txt").symlink_to("sub/data.txt")
@@ -284,7 +349,7 @@ def test_no_package_no_arm(arm: Arm) -> None:
 
 def test_an_unexpected_fault_is_one_line(arm: Arm) -> None:
     arm.stage()
-    (arm.root / "hunks.json").write_text("{")
+    (arm.root / "production.json").write_text("{")
     code, answer = arm.run("stage")
     error = json.loads(answer)["error"]
     assert code == 3
