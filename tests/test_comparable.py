@@ -9,20 +9,31 @@ from support import reports
 from support.reports import CUDA, CUDA_NODES
 
 from harness.comparable import refusal, sentence
-from harness.outcome import Arm, ArmStatus
-from harness.record import ArmEvidence, Probe
+from harness.outcome import Arm, ArmStatus, Series
+from harness.record import PAIR, ArmEvidence, ArmSpec, Probe, Seal
+
+UNPATCHED, PATCHED = PAIR
+AGAIN = ArmSpec(name="unpatched-2", arm=Arm.UNPATCHED, repeat=2)
+PATCHED_AGAIN = ArmSpec(name="patched-2", arm=Arm.PATCHED, repeat=2)
+SOME = ArmSpec(name="hunks-1", arm=Arm.PARTLY, series=Series.ABLATION, hunks=(1,))
+Told = tuple[ArmSpec, ArmEvidence]
+PROBE_OTHER = replace(CUDA, kernel="6.2")
 
 
-def arms(before: Probe, after: Probe) -> tuple[ArmEvidence, ArmEvidence]:
-    return (
-        reports.evidence(Arm.UNPATCHED, CUDA_NODES, engine="docker", probe=before),
-        reports.evidence(Arm.PATCHED, CUDA_NODES, engine="docker", probe=after),
-    )
+def told(spec: ArmSpec, probe: Probe = CUDA, **changes: object) -> Told:
+    """An arm and what it left, which is as planned unless told otherwise."""
+    own: dict[str, object] = {"name": spec.name, "hunks": spec.hunks}
+    made = reports.evidence(spec.arm, CUDA_NODES, engine="docker", probe=probe, **(own | changes))  # type: ignore[arg-type]
+    return spec, made
+
+
+def arms(before: Probe, after: Probe) -> tuple[Told, Told]:
+    return told(UNPATCHED, before), told(PATCHED, after)
 
 
 def reasons(**changes: object) -> tuple[str, ...]:
     """Why a row is refused whose patched arm measured something else."""
-    rejected, found = refusal(*arms(CUDA, replace(CUDA, **changes)))  # type: ignore[arg-type]
+    rejected, found = refusal(arms(CUDA, replace(CUDA, **changes)))  # type: ignore[arg-type]
     assert not rejected
     return found
 
@@ -72,21 +83,170 @@ def test_evidence_from_before_a_measurement_was_made_is_compared_as_it_was() -> 
     old = replace(
         CUDA, device_uuid="", devices=0, hardware={}, readings={}, package_commit="", notes=()
     )
-    assert refusal(*arms(old, old)) == (False, ())
+    assert refusal(arms(old, old)) == (False, ())
+
+
+def lost(spec: ArmSpec, reason: str = "no such host") -> Told:
+    return told(spec, status=ArmStatus.ENGINE_FAILED, reason=reason)
 
 
 def test_what_is_true_of_both_arms_is_said_once() -> None:
-    lost = [
-        reports.evidence(
-            arm, CUDA_NODES, engine="docker", status=ArmStatus.ENGINE_FAILED, reason="no such host"
-        )
-        for arm in Arm
-    ]
-    assert refusal(*lost) == (False, ("both arms engine-failed: no such host",))
-    other = replace(lost[1], record=replace(lost[1].record, reason="gone"))
-    assert refusal(lost[0], other) == (
+    both = [lost(UNPATCHED), lost(PATCHED)]
+    assert refusal(both) == (False, ("both arms: engine-failed: no such host",))
+    assert refusal([lost(UNPATCHED), lost(PATCHED, "gone")]) == (
         False,
-        ("unpatched arm engine-failed: no such host", "patched arm engine-failed: gone"),
+        ("unpatched arm: engine-failed: no such host", "patched arm: engine-failed: gone"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("failed", "reason"),
+    [
+        ("1111", "all 4 arms: engine-failed: no such host"),
+        ("0001", "patched-2 arm: engine-failed: no such host"),
+        ("0101", "arms patched, patched-2: engine-failed: no such host"),
+        ("1101", "arms unpatched, patched, patched-2: engine-failed: no such host"),
+    ],
+)
+def test_which_arms_of_many_a_reason_is_true_of(failed: str, reason: str) -> None:
+    specs = (UNPATCHED, PATCHED, AGAIN, PATCHED_AGAIN)
+    made = [lost(s) if bad == "1" else told(s) for s, bad in zip(specs, failed, strict=True)]
+    assert refusal(made) == (False, (reason,))
+
+
+def test_of_many_arms_three_are_named() -> None:
+    specs = [replace(AGAIN, name=f"unpatched-{n}", repeat=n) for n in range(2, 8)]
+    made = [told(UNPATCHED), *(lost(spec) for spec in specs)]
+    assert refusal(made) == (
+        False,
+        ("arms unpatched-2, unpatched-3, unpatched-4 and 3 more: engine-failed: no such host",),
+    )
+
+
+def test_a_repeat_that_measured_something_else_is_named() -> None:
+    made = [told(UNPATCHED), told(PATCHED), told(AGAIN), told(PATCHED_AGAIN, PROBE_OTHER)]
+    assert refusal(made) == (False, ("patched-2 arm: kernel differs: 6.1.0-test and 6.2",))
+
+
+def test_each_arm_is_compared_with_the_first_or_with_the_given_one() -> None:
+    first, odd = told(UNPATCHED), told(AGAIN, PROBE_OTHER)
+    assert refusal([odd]) == (False, ())
+    assert refusal([odd], like=first[1]) == (
+        False,
+        ("unpatched-2 arm: kernel differs: 6.1.0-test and 6.2",),
+    )
+    assert refusal([told(AGAIN)], like=first[1]) == (False, ())
+
+
+def test_other_test_files_are_allowed_where_that_is_asked_for() -> None:
+    old = told(AGAIN, tests_sha256="0d" * 32)
+    fewer = replace(old[1].results, collected=old[1].results.collected[:1])
+    old = (old[0], replace(old[1], results=fewer))
+    first = told(UNPATCHED, tests_sha256="77" * 32)[1]
+    assert refusal([old], like=first, same_tests=False) == (False, ())
+    assert refusal([old], like=first)[1][0] == (
+        f"unpatched-2 arm: test files differs: {'77' * 32} and {'0d' * 32}"
+    )
+
+
+def collected(spec: ArmSpec, *ids: str) -> Told:
+    """An arm that collected just these, and of which no result is known."""
+    _, arm = told(spec)
+    return spec, replace(arm, results=replace(arm.results, nodes={}, collected=ids))
+
+
+def test_undeclared_tests_of_one_arm_only_and_another_order_refuse_the_row() -> None:
+    assert refusal([collected(UNPATCHED, "a", "b"), collected(PATCHED, "a", "b")]) == (False, ())
+    assert refusal([collected(UNPATCHED, "a", "b"), collected(PATCHED, "b")]) == (
+        False,
+        ("1 tests were collected in one arm only, such as a",),
+    )
+    assert refusal([collected(UNPATCHED, "a", "b"), collected(PATCHED, "b", "a")]) == (
+        False,
+        ("the tests were collected in another order",),
+    )
+
+
+@pytest.mark.parametrize(
+    ("spec", "state", "action", "changed", "reason"),
+    [
+        (UNPATCHED, "clean", "none", False, None),
+        (UNPATCHED, "already-applied", "reversed", True, None),
+        (PATCHED, "clean", "applied", True, None),
+        (PATCHED, "offset", "applied", True, None),
+        (PATCHED, "already-applied", "none", False, None),
+        (PATCHED, "empty", "none", False, None),
+        (SOME, "clean", "applied", True, None),
+        (SOME, "offset", "applied", True, None),
+        (SOME, "already-applied", "reversed", True, None),
+        (UNPATCHED, "clean", "applied", True, "the patch was applied, which does not fit clean"),
+        (SOME, "clean", "none", False, "the patch was none, which does not fit clean"),
+        (
+            SOME,
+            "already-applied",
+            "none",
+            False,
+            "the patch was none, which does not fit already-applied",
+        ),
+        (PATCHED, "strange", "applied", True, "the patch was applied, which does not fit strange"),
+        (SOME, "clean", "applied", False, "the package's files do not show that the patch was "),
+        (UNPATCHED, "clean", "none", True, "the package's files do not show that the patch was "),
+    ],
+)
+def test_an_arm_must_show_that_it_did_its_part(
+    spec: ArmSpec, state: str, action: str, changed: bool, reason: str | None
+) -> None:
+    staging = replace(
+        reports.STAGING, state=state, action=action, tree_after=("8f" if changed else "7e") * 32
+    )
+    _, made = told(spec)
+    made = replace(made, record=replace(made.record, staging=staging))
+    rejected, found = refusal([(spec, made)])
+    assert not rejected
+    assert len(found) == (reason is not None)
+    assert not reason or reason in found[0]
+
+
+def test_a_record_of_another_arm_is_not_taken_for_this_one() -> None:
+    _, other = told(replace(SOME, name="hunks-2", hunks=(2,)))
+    assert refusal([(SOME, other)]) == (
+        False,
+        ("hunks-1 arm: its record is of the hunks-2 arm",),
+    )
+    _, same_name = told(SOME, hunks=(1, 2))
+    assert refusal([(SOME, same_name)])[1] == ("hunks-1 arm: its record is of the hunks-1 arm",)
+
+
+def test_a_rejected_patch_is_told_apart_from_everything_else() -> None:
+    def rejected(spec: ArmSpec) -> Told:
+        return told(spec, status=ArmStatus.PATCH_REJECTED, reason="hunk 1 fails.\n  Look.")
+
+    said = "patch rejected: hunk 1 fails. Look"
+    assert refusal([rejected(UNPATCHED), rejected(PATCHED)]) == (True, (said,))
+    assert refusal([told(UNPATCHED), rejected(PATCHED)]) == (True, (said,))
+    assert refusal([lost(UNPATCHED), rejected(PATCHED)]) == (
+        False,
+        ("unpatched arm: engine-failed: no such host", said),
+    )
+
+
+def test_an_unsealed_arm_and_one_that_changed_files_say_nothing() -> None:
+    assert refusal([told(UNPATCHED, seal=None), told(PATCHED, seal=Seal(changed=("a: changed",)))])[
+        1
+    ] == (
+        "unpatched arm: its files could not be checked after the tests",
+        "patched arm: files changed while the tests ran: a: changed",
+    )
+
+
+def test_an_interrupted_arm_is_not_compared() -> None:
+    cut = told(UNPATCHED, status=ArmStatus.INTERRUPTED, reason="interrupted before its end")
+    assert refusal([cut, (PATCHED, None)]) == (
+        False,
+        (
+            "unpatched arm: interrupted before its end",
+            "patched arm: no evidence: the run did not get that far",
+        ),
     )
 
 
@@ -102,16 +262,3 @@ def test_what_is_true_of_both_arms_is_said_once() -> None:
 )
 def test_a_problem_and_its_remedy_are_two_sentences(reason: str, expected: str) -> None:
     assert sentence(reason) == expected
-
-
-def test_an_interrupted_arm_is_not_compared() -> None:
-    lost = reports.evidence(
-        Arm.UNPATCHED, CUDA_NODES, status=ArmStatus.INTERRUPTED, reason="interrupted before its end"
-    )
-    assert refusal(lost, None) == (
-        False,
-        (
-            "unpatched arm: interrupted before its end",
-            "the patched arm has no evidence: the run did not get that far",
-        ),
-    )
