@@ -96,7 +96,7 @@ def test_an_arm_whose_engine_failed_says_all_that_was_known(tmp_path: Path) -> N
             assert hashlib.sha256(path.read_bytes()).hexdigest() == digest
     assert row.platform == "cpu"
     assert row.refused == (
-        "both arms engine-failed: the connection is gone (refused). Check the host",
+        "both arms: engine-failed: the connection is gone (refused). Check the host",
     )
     text = markdown.render(report)
     assert "- raw files of the patched arm (sha256):\n  - `" in text
