@@ -12,7 +12,7 @@ from harness.drift import Four
 from harness.judge_node import NodeJudge
 from harness.outcome import ArmStatus, Outcome, Series
 from harness.patch import Patch
-from harness.record import PAIR, ArmEvidence, ArmSpec, RunRecord, TargetEvidence
+from harness.record import PAIR, ArmEvidence, ArmResults, ArmSpec, RunRecord, TargetEvidence
 from harness.verdict import NodeVerdict, Row, Verdict
 
 _WITHOUT_OUTCOMES = (ArmStatus.PATCH_REJECTED, ArmStatus.ENGINE_FAILED, ArmStatus.INTERRUPTED)
@@ -94,29 +94,40 @@ class _Row:
         self, pairs: Sequence[tuple[ArmEvidence, ArmEvidence]], four: Four | None
     ) -> tuple[NodeVerdict, ...]:
         """Every node's verdict, from all pairs together."""
-        nodes = [self._verdict(node, pairs, four) for node in self.chosen]
+        again = self._again()
+        nodes = [self._verdict(node, pairs, four, again) for node in self.chosen]
         p_values = repeats.corrected([node.runs.p if node.runs else None for node in nodes])
         return tuple(
             replace(node, runs=replace(node.runs, p_holm=p)) if node.runs else node
             for node, p in zip(nodes, p_values, strict=True)
         )
 
+    def _again(self) -> tuple[ArmResults, ...]:
+        """The A/A arms; none of them where one is refused: it is no repeat of the unpatched arm."""
+        twins = self.evidence.of(Series.AA)
+        if not twins or refusal(twins, like=self.evidence.unpatched)[1]:
+            return ()
+        return tuple(arm.results for _, arm in twins if arm is not None)
+
     def _verdict(
-        self, node: Node, pairs: Sequence[tuple[ArmEvidence, ArmEvidence]], four: Four | None
+        self,
+        node: Node,
+        pairs: Sequence[tuple[ArmEvidence, ArmEvidence]],
+        four: Four | None,
+        twins: Sequence[ArmResults],
     ) -> NodeVerdict:
         judges = [NodeJudge(self.case, self.patch, node, self.platform, a, b) for a, b in pairs]
         found = [judge.verdict() for judge in judges]
         first = found[0]
         if len(found) > 1:
             first = replace(first, runs=_runs(judges, found))
-        again = [
-            arm.results.result(node.id).outcome
-            for _, arm in self.evidence.of(Series.AA)
-            if arm is not None and arm.record.status is ArmStatus.RAN
-        ]
-        differs = _disagreement(found, again)
+        differs = _disagreement(found, [twin.result(node.id).outcome for twin in twins])
         if differs:
             return replace(first, verdict=Verdict.UNSTABLE, confirmed=False, reason=differs)
+        for number, again in enumerate(found[1:], 2):
+            if first.verdict is not again.verdict is Verdict.INCONCLUSIVE:
+                reason = f"in repeat {number}: {again.reason}"
+                return replace(first, verdict=again.verdict, confirmed=False, reason=reason)
         if four and first.verdict in _FAILS_IN_BOTH and four.drifts(node.id):
             reason = f"fails alike with the old tests and without the patch: {first.reason}"
             return replace(first, verdict=Verdict.DRIFT, confirmed=False, reason=reason)
@@ -231,21 +242,31 @@ def _runs(judges: Sequence[NodeJudge], found: Sequence[NodeVerdict]) -> repeats.
 
 
 def _disagreement(found: Sequence[NodeVerdict], again: Sequence[Outcome]) -> str:
-    """How the runs of one arm differ, or an empty string; they are never averaged."""
+    """How the runs of one arm differ, or an empty string; they are never averaged.
+
+    A run that an arm's end left out says nothing, and so it cannot disagree.
+    """
     before = [verdict.unpatched for verdict in found]
-    for name, outcomes in (
+    for name, every in (
         ("unpatched", before),
         ("patched", [verdict.patched for verdict in found]),
         ("unpatched and A/A", [*before, *again]),
     ):
+        outcomes = [outcome for outcome in every if outcome is not Outcome.NOT_RUN]
         if len(set(outcomes)) > 1:
             counts = ", ".join(
                 f"{outcome} in {outcomes.count(outcome)} of {len(outcomes)} runs"
                 for outcome in dict.fromkeys(outcomes)
             )
             return f"the {name} arms do not agree: {counts}"
-    kinds = list(dict.fromkeys(verdict.verdict for verdict in found))
-    if len(kinds) > 1:
-        number = next(n for n, v in enumerate(found, 1) if v.verdict is kinds[1])
-        return f"{kinds[0]} in repeat 1, {kinds[1]} in repeat {number}: {found[number - 1].reason}"
+    whole = [
+        (number, verdict)
+        for number, verdict in enumerate(found, 1)
+        if Outcome.NOT_RUN not in (verdict.unpatched, verdict.patched)
+    ]
+    for number, verdict in whole[1:]:
+        first, one = whole[0]
+        if verdict.verdict is not one.verdict:
+            kinds = f"{one.verdict} in repeat {first}, {verdict.verdict} in repeat {number}"
+            return f"{kinds}: {verdict.reason}"
     return ""

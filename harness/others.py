@@ -83,15 +83,18 @@ def find(
 def _finding(
     node_id: str, pairs: Sequence[tuple[ArmResults, ArmResults]], four: Four | None
 ) -> Finding | None:
-    runs = [tuple(outcome(arm, node_id) for arm in pair) for pair in pairs]
-    if len(set(runs)) > 1:
+    runs = [[outcome(arm, node_id) for arm in arms] for arms in zip(*pairs, strict=True)]
+    # What an arm's end left out says nothing: it neither agrees with other runs nor differs.
+    known = [list(dict.fromkeys(o for o in arm if o is not Outcome.NOT_RUN)) for arm in runs]
+    if any(len(arm) > 1 for arm in known):
         return Finding.UNSTABLE
-    a, b = runs[0]
+    a, b = (arm[0] if arm else Outcome.NOT_RUN for arm in known)
     if is_regression(a, b):
         return Finding.REGRESSION
     match classify(a, b):
         case Flip.BOTH_PASS | Flip.BOTH_SKIP | Flip.ABSENT:
-            return None
+            lost = any(Outcome.NOT_RUN in arm for arm in runs)
+            return Finding.UNMEASURED if lost else None
         case Flip.FIXED:
             return Finding.FLIP
         case Flip.BOTH_FAIL:
