@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from support.manyarms import AS_CLAIMED, NEW, OLD_TESTS, OTHER_RED, Arms, P, verdicts
+from support.manyarms import AS_CLAIMED, NEW, OLD_TESTS, OTHER_RED, Arms, P, of, verdicts
 from support.reports import MARLIN, PROBE, RED, TRITON
 
 from harness.others import Finding
