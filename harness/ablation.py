@@ -84,7 +84,7 @@ class Ablation:
 
 
 def names(patch: Patch) -> tuple[HunkName, ...]:
-    """The patch's hunks by number; the line is the first that changes, in the old file."""
+    """The patch's hunks by number; the line is the first that changes, in the old file (or 1)."""
     found = []
     for number, file, hunk in numbered(patch):
         context = 0
@@ -92,7 +92,7 @@ def names(patch: Patch) -> tuple[HunkName, ...]:
             if not line.startswith(b" "):
                 break
             context += 1
-        found.append(HunkName(number=number, file=file, line=hunk.old_start + context))
+        found.append(HunkName(number=number, file=file, line=max(1, hunk.old_start + context)))
     return tuple(found)
 
 
@@ -151,9 +151,10 @@ def _ablated(
 
 def _tells(outcomes: Mapping[str, Outcome], node: str) -> bool:
     """Whether the test ran there, or could not be loaded; a skip says nothing about hunks."""
-    unmeasured = (Outcome.SKIPPED, Outcome.NOT_RUN, Outcome.XFAILED, Outcome.TIMEOUT)
+    unmeasured = (Outcome.SKIPPED, Outcome.NOT_RUN, Outcome.TIMEOUT)
     return outcomes.get(node, Outcome.NOT_RUN) not in unmeasured
 
 
 def _passes(outcomes: Mapping[str, Outcome], node: str) -> bool:
-    return outcomes.get(node) is Outcome.PASSED
+    """An unexpected pass is one, as in the pair: the fix of a test that was marked xfail."""
+    return outcomes.get(node) in (Outcome.PASSED, Outcome.XPASSED)

@@ -10,8 +10,9 @@ from harness.stats import fisher, holm, upper
 
 #: Above this p-value a difference may well be chance; the field's usual level.
 LEVEL = 0.05
-_RED = frozenset((Outcome.FAILED, Outcome.ERROR, Outcome.CRASHED, Outcome.TIMEOUT))
-_GREEN = frozenset((Outcome.PASSED, Outcome.XPASSED, Outcome.XFAILED))
+#: As the pair is judged: an expected failure is red, an unexpected pass green.
+_RED = frozenset((Outcome.FAILED, Outcome.ERROR, Outcome.CRASHED, Outcome.TIMEOUT, Outcome.XFAILED))
+_GREEN = frozenset((Outcome.PASSED, Outcome.XPASSED))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +42,7 @@ class Runs:
 class Agreement:
     """The unpatched arm against itself.
 
-    ``comparisons`` counts node IDs with a result in both arms of a pair, over all ``pairs``;
+    ``comparisons`` counts node IDs that ran in an arm of a pair, over all ``pairs``;
     ``differing`` names a node ID for each difference. ``rate`` is the false-flip rate, ``upper``
     the bound that it stays below with 95 % confidence (Clopper and Pearson, 1934).
     """
