@@ -10,7 +10,7 @@ from harness.case import Case, Node, Role
 from harness.comparable import refusal, sentence
 from harness.drift import Four
 from harness.judge_node import NodeJudge
-from harness.outcome import ArmStatus, Outcome, Series
+from harness.outcome import Arm, ArmStatus, Outcome, Series
 from harness.patch import Patch
 from harness.record import PAIR, ArmEvidence, ArmResults, ArmSpec, RunRecord, TargetEvidence
 from harness.verdict import NodeVerdict, Row, Verdict
@@ -175,17 +175,22 @@ class _Row:
         if not twins:
             return None
         refused = refusal(twins, like=self.evidence.unpatched)[1]
+        planned = self.evidence.of(Series.PAIR)
+        firsts = {spec.repeat: arm for spec, arm in planned if spec.arm is Arm.UNPATCHED}
         found: list[str] = []
         compared = 0
-        for (_, twin), (first, _) in zip(twins, self.evidence.pairs(), strict=True):
+        for spec, twin in twins:
+            first = firsts.get(spec.repeat)
             if refused or twin is None or first is None:
                 continue
             units = drift.units(twin.results) | drift.units(first.results)
             units |= {node.id for node in self.chosen}
             for unit in sorted(units):
                 a, b = drift.outcome(first.results, unit), drift.outcome(twin.results, unit)
-                compared += Outcome.NOT_RUN not in (a, b)
-                found += [unit] if a is not b and Outcome.NOT_RUN not in (a, b) else []
+                if Outcome.NOT_RUN in (a, b) or a is b is Outcome.SKIPPED:
+                    continue  # nothing was run that could have differed
+                compared += 1
+                found += [unit] if a is not b else []
         return repeats.Agreement(
             pairs=len(twins), comparisons=compared, differing=tuple(found), refused=refused
         )

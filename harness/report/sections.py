@@ -61,7 +61,7 @@ def of_row(group: Group, row: Row) -> Iterator[Section]:
     if row.drift is not None:
         yield _drift(group, row, row.drift)
     if row.others is not None:
-        yield _others(group, row.others)
+        yield _others(group, row.others, told=row.drift is not None)
     if row.transfer is not None and row.transfer.sentence:
         yield Section(title="Upstream", sentence=row.transfer.sentence)
 
@@ -280,15 +280,17 @@ _FINDINGS = (
 )
 
 
-def _others(group: Group, found: Others) -> Section:
+def _others(group: Group, found: Others, *, told: bool) -> Section:
+    """Undeclared tests; those that drift are in the section of old tests, if these are ``told``."""
+    findings = [finding for finding in _FINDINGS if not (told and finding is Finding.DRIFT)]
     states = [f"{found.counts[f]:,} {words}" for f, words in _STATES.items() if found.counts.get(f)]
-    told = f": {', '.join(states)}" if states else ""
+    words = f": {', '.join(states)}" if states else ""
     return Section(
         title="Undeclared tests",
         sentence=f"{count(found.total, 'test')} of the same files that the case does not name"
-        f"{told}.",
+        f"{words}.",
         header=("node ID", "unpatched → patched", "what", "why"),
-        rows=tuple(_other(group, node) for finding in _FINDINGS for node in found.of(finding)),
+        rows=tuple(_other(group, node) for finding in findings for node in found.of(finding)),
     )
 
 

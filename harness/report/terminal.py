@@ -120,9 +120,19 @@ class Printer:
                 grid.add_column(overflow="fold")
             grid.add_row(*(self.text(words, style) for words, style in cells))
         if grid.row_count:
-            self.console.print(grid)
+            self._print(grid)
         if total > most:
             self.line(f"{texts.CUT} {total - most:,} more; --json has them all", style="dim")
+
+    def _print(self, grid: Table) -> None:
+        """A grid is padded to its width, which is of no use in a file."""
+        if self.console.is_terminal:
+            self.console.print(grid)
+            return
+        with self.console.capture() as captured:
+            self.console.print(grid)
+        for line in captured.get().splitlines():
+            self.console.out(line.rstrip(), highlight=False)
 
 
 def _row(out: Printer, group: Group, label: str, row: Row) -> None:
