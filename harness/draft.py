@@ -19,8 +19,8 @@ LIMIT = 25
 OWED = "the expected failure was drafted from a run, not declared beforehand"
 _PLACE = re.compile(r"[^:\n]+\.py:[1-9][0-9]*")
 _NAME = re.compile(r"[^\W\d]\w*")
-#: The folders of an absolute path: another machine, or the other arm, has others.
-_PATH = re.compile(r"(?<![\w.…/])/(?:[^\s/'\":,;()<>]+/)+")
+#: The folders of an absolute path: another machine, or another engine, has others.
+_PATH = re.compile(r"(?:\$ARM|(?<![\w.…/]))/(?:[^\s/'\":,;()<>]+/)+")
 _MESSAGE = 160
 _RED = (Outcome.FAILED, Outcome.ERROR, Outcome.CRASHED)
 

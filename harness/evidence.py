@@ -7,12 +7,11 @@ import json
 import os
 import secrets
 import tempfile
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TypeVar
 
+from harness.answers import rederived
 from harness.case import unsafe_path
 from harness.errors import BadInput, EvidenceUnwritable
 from harness.outcome import ArmStatus
@@ -25,11 +24,8 @@ from harness.record import (
     ArmResults,
     ArmSpec,
     ImageIdentity,
-    Probe,
     RunRecord,
-    Seal,
     SourceRecord,
-    Staging,
     TargetEvidence,
     TargetRecord,
 )
@@ -40,7 +36,6 @@ from harness.transfer import Upstream, read_sources
 
 _RAW = ("junit.xml", "journal.jsonl")
 _ANSWERS = ("probe.json", "stage.json", "seal.json")
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -246,7 +241,7 @@ def _load_arm(folder: Path) -> ArmEvidence | None:
         for name in checked
         if record.files.get(name) != (sha256(raw[name] or b"") if name in present else None)
     ]
-    record = _rederived(record, present, str(folder))
+    record = rederived(record, present, str(folder))
     results = arm_results(record, present)
     if changed:
         problem = f"{', '.join(changed)}: not as the arm left it"
@@ -275,22 +270,8 @@ def _cut_short(folder: Path, spec: ArmSpec, target: TargetRecord) -> ArmEvidence
         started="",
         duration=0.0,
     )
-    record = _rederived(record, present, str(folder))
+    record = rederived(record, present, str(folder))
     return ArmEvidence(record=record, results=ArmResults(nodes={}, complete=False))
-
-
-def _rederived(record: ArmRecord, raw: Mapping[str, bytes], where: str) -> ArmRecord:
-    """The record with what its raw answers say, instead of what it repeats of them."""
-
-    def answer(name: str, kind: type[T]) -> T | None:
-        return parse_json(raw[name], kind, where=f"{where}/{name}") if name in raw else None
-
-    return replace(
-        record,
-        probe=answer("probe.json", Probe),
-        staging=answer("stage.json", Staging),
-        seal=answer("seal.json", Seal),
-    )
 
 
 def _raw(path: Path) -> bytes | None:

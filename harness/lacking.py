@@ -114,9 +114,7 @@ def _of_tests(case: Case, message: str) -> str:
     """The path that was not found, where it is one of the tests tree; else an empty string."""
     found = _ABSENT.search(message)
     path = (found[1] or found[2]) if found else ""
-    if path.startswith("/"):
-        path = path.rpartition("/work/")[2] if "/work/" in path else ""
-    path = path.removeprefix("./")
+    path = path.removeprefix("$ARM/work/").removeprefix("./")
     return path if path.partition("/")[0] in _tops(case) else ""
 
 

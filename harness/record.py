@@ -143,7 +143,8 @@ class ArmRecord:
     ``tests_sha256`` is over the test files as they lay in the arm before the tests ran,
     ``environment_sha256`` over the variables that the harness set. ``access`` names the device
     access that was given; ``plugins`` are the case's pytest plugins, the image's own or wheels with
-    their sha256; ``notes`` are remarkable events, such as a connection that was lost.
+    their sha256; ``notes`` are remarkable events, such as a connection that was lost. ``root`` is
+    where the arm's folder lay, which differs from host to host: reports have ``$ARM`` for it.
     """
 
     arm: Arm
@@ -155,6 +156,7 @@ class ArmRecord:
     image: ImageIdentity
     started: str
     duration: float
+    root: str = ""
     command: tuple[str, ...] = ()
     exit_code: int | None = None
     environment_sha256: str = ""

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from signal import Signals
 from typing import Any
 
+from harness.answers import portable
 from harness.errors import JUnitError
 from harness.junit import Document, read
 from harness.outcome import ArmStatus, Outcome, worst
@@ -19,6 +20,8 @@ from harness.record import ArmRecord, ArmResults, Failure, NodeResult
 from harness.schema import loads
 
 _SIGNED = (Outcome.FAILED, Outcome.ERROR, Outcome.XFAILED)
+#: What a journal's line says in words, which may name the arm's folder.
+_WORDS = ("failure", "package", "reason", "skip_reason", "text")
 
 
 @dataclass(slots=True)
@@ -42,17 +45,21 @@ class Journal:
     no_pytest_under_test: bool = False
 
 
-def read_journal(data: bytes) -> Journal:
-    """Read a journal; a line that is cut off or strange is passed over."""
+def read_journal(data: bytes, root: str = "") -> Journal:
+    """Read a journal; a line that is cut off or strange is passed over.
+
+    Where the arm's folder ``root`` is named there, the journal read has ``$ARM``.
+    """
     journal = Journal()
     for event in _events(data):
-        _take(journal, event)
+        words = {key: portable(event[key], root) for key in _WORDS if key in event}
+        _take(journal, event | words)
     return journal
 
 
 def arm_results(record: ArmRecord, files: Mapping[str, bytes]) -> ArmResults:
     """Derive one arm's outcomes from its raw files ``junit.xml`` and ``journal.jsonl``."""
-    journal = read_journal(files.get("journal.jsonl", b""))
+    journal = read_journal(files.get("journal.jsonl", b""), record.root)
     if journal.no_pytest is not None:
         return _without_pytest(journal)
     if "" in journal.load_errors:
@@ -244,7 +251,7 @@ def _own_tree(record: ArmRecord, journal: Journal) -> list[str]:
     """The tests must have imported the arm's own tree of the package, if they imported it."""
     if not (record.staging and journal.imported):
         return []
-    path = record.staging.package_path
+    path = portable(record.staging.package_path, record.root)
     if journal.package == path or journal.package.startswith(path.rstrip("/") + "/"):
         return []
     return [f"the tests imported {journal.package}, not the arm's own {path}"]

@@ -11,7 +11,7 @@ from harness.record import Failure
 
 _ADDRESS = re.compile(r"\b0x[0-9a-fA-F]+")
 _TEMPORARY = re.compile(
-    r"(?:/[^\s/'\":,;()<>]+)*/(?:te?mp|pytest-of-[^\s/'\":]+|var/folders)(?:/[^\s'\":,;()<>]*)*"
+    r"(?:\$ARM)?(?:/[^\s/'\":,;()<>]+)*/(?:te?mp|pytest-of-[^\s/'\":]+|var/folders)(?:/[^\s'\":,;()<>]*)*"
 )
 #: A number that stands alone: the digits of int4, float16 and sm90 are part of a name.
 _NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?(?:[eE][+-]?\d+)?(?!\w)")

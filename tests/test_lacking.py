@@ -49,7 +49,7 @@ def failure(exception: str, message: str, module: str = "") -> Failure:
             ("tests/data/x, a file of the tests tree", "--tests-from"),
         ),
         (
-            failure("FileNotFoundError", "[Errno 2] No such file or directory: '/a/work/tests/x'"),
+            failure("FileNotFoundError", "No such file or directory: '$ARM/work/tests/x'"),
             ("tests/x, a file of the tests tree",),
         ),
         (

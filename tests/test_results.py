@@ -187,3 +187,49 @@ def test_a_file_that_skips_itself() -> None:
 def test_rubbish_in_the_journal_is_survived(line: bytes) -> None:
     good = journal(*ran(A, "passed"))
     assert A in read_journal(line + b"\n" + good).outcomes
+
+
+def test_the_arm_s_folder_is_the_same_wherever_it_lay() -> None:
+    """Two arms on two hosts fail alike, though both name files by their whole path."""
+
+    def failed(root: str) -> ArmResults:
+        message = f"cannot import name 'x' from 'pkg' ({root}/site/pkg/__init__.py), not {root}er"
+        failure = {"exception": "ImportError", "message": message, "frames": [f"{root}/work/a:1"]}
+        skip = {"skip_reason": f"no {root}/work/tests/data"}
+        files = {
+            "junit.xml": junit(a='<failure message="no">x</failure>', b="<skipped/>"),
+            "journal.jsonl": journal(
+                *ran(A, "failed", failure=failure), *ran(B, "skipped", "setup", **skip)
+            ),
+        }
+        return results(files, exit_code=1, root=root)
+
+    found = failed("/home/me/.cache/arms/1/a")
+    (a, b) = (found.result(node) for node in (A, B))
+    assert a.failure is not None
+    assert a.failure.message == (
+        "cannot import name 'x' from 'pkg' ($ARM/site/pkg/__init__.py), "
+        "not /home/me/.cache/arms/1/aer"
+    )
+    assert a.failure.frames == ("$ARM/work/a:1",)
+    assert b.skip_reason == "no $ARM/work/tests/data"
+    other = failed("/ab-harness").result(A).failure
+    assert other is not None and other.frames == a.failure.frames
+
+
+def test_another_package_than_the_arm_s_own_is_told_without_its_folder() -> None:
+    own = Staging(
+        state="clean",
+        action="none",
+        tool="patch",
+        copied=True,
+        package_path="/r/a/site/pkg",
+        tree_before="1",
+        tree_after="1",
+    )
+    files = {
+        "junit.xml": junit(a="", b=""),
+        "journal.jsonl": journal(*ran(A, "passed"), *ran(B, "passed")),
+    }
+    (problem,) = results(files, staging=own, root="/r/a").problems
+    assert problem == "the tests imported /p/pkg/__init__.py, not the arm's own $ARM/site/pkg"

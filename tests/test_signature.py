@@ -103,3 +103,9 @@ def test_while_loading(patch: Patch) -> None:
     assert "not declared" in differs(patch, loading)
     assert differs(patch, loading, while_loading=True) == ""
     assert "not declared" in differs(patch, failure(), while_loading=True)
+
+
+def test_the_arm_s_temporary_folder_is_one_like_any_other() -> None:
+    """The local engine's lies in the arm's folder, that of a container does not."""
+    assert level("no '$ARM/tmp/pytest-of-me/x'") == level("no '/tmp/pytest-of-you/y'")
+    assert "$ARM/site" in level("from 'pkg' ($ARM/site/pkg/__init__.py)")

@@ -122,6 +122,7 @@ class ArmRun:
             image=self._image(),
             started=self.started.isoformat(timespec="seconds"),
             duration=round(time.monotonic() - self.clock, 2),
+            root=self.sandbox.root,
             command=self.command,
             exit_code=exit_code,
             environment_sha256=self._environment_digest(),

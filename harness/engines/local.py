@@ -186,7 +186,7 @@ class LocalEngine:
                 "The next run makes it again.",
             )
         run_folder = self._arms / hashlib.sha256(label.encode()).hexdigest()[:8]
-        root = run_folder / "a"
+        root = run_folder.resolve() / "a"  # as Python will name the files in it
         mark = f"{label}@{owner()}"
         try:
             for name in ("work", "home", "tmp", "site"):
