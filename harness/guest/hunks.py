@@ -72,6 +72,22 @@ def reversed_entry(entry: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def standing(content: bytes, hunk: dict[str, Any]) -> str:
+    """Say how one hunk alone stands to the bytes of a file; an empty string: it does not fit.
+
+    ``fits``; ``there``: what it makes is in the file already; ``added``: it does not fit, but all
+    lines that it adds are in the file, somewhere.
+    """
+    whole = {"path": "", "creates": False, "deletes": False, "hunks": [hunk]}
+    for word, change in (("fits", whole), ("there", reversed_entry(whole))):
+        with contextlib.suppress(Mismatch):
+            apply_hunks(content, change["hunks"])
+            return word
+    added = {line[1:].encode("latin-1").strip() for line in hunk["lines"] if line[0] == "+"} - {b""}
+    there = {line.strip() for line in content.split(b"\n")}
+    return "added" if added and added <= there else ""
+
+
 def changes_nothing(entry: dict[str, Any]) -> bool:
     """Whether every hunk puts back the very lines that it takes away."""
     return all(_without("+", hunk) == _without("-", hunk) for hunk in entry["hunks"])

@@ -5,6 +5,7 @@ Runs inside the environment: standard library only, Python 3.9 or later.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
@@ -16,6 +17,17 @@ BUILT_IN = "harness built-in"
 TIME_LIMIT = 120.0
 _CHECKING = re.compile(r"(?:checking|patching) file (.*)")
 _OFFSET = re.compile(r"Hunk #(\d+) succeeded at \d+ \(offset (-?\d+) lines?\)\.")
+_STANDING = {
+    "": "does not fit",
+    "added": "does not fit, though the lines that it adds are there",
+    "there": "is there already",
+    "file": "is there already",
+}
+_NEWER = "the image may already contain a later version of the fix"
+_OTHER = (
+    "the image's code is older or newer than what the patch was made for; "
+    "it may already contain a later version of the fix"
+)
 _NOISE = re.compile(r"\|.*|-{20,}|\d+ out of \d+ hunks? .*|\s*|The text leading up to this was:.*")
 
 
@@ -101,8 +113,33 @@ class Patcher:
         elif reverse.applies:
             return Fit("already-applied", reverse.hunks, "")
         elif not forward.applies:
-            return Fit("rejected", [], forward.message)
+            return Fit("rejected", [], self._why() or forward.message)
         return Fit("clean" if forward.exact else "offset", forward.hunks, "")
+
+    def _why(self) -> str:
+        """Which hunks do not fit, and what that may mean; the tool names the first ones at best."""
+        found = [item for entry in self.files for item in self._misfits(entry)]
+        if not found:
+            return ""  # each fits alone
+        told = "; ".join(f"{place} {_STANDING[word]}" for word, place in found)
+        newer = any(word for word, _ in found)
+        return f"{told[:1700]}: {_NEWER if newer else _OTHER}"
+
+    def _misfits(self, entry: dict[str, Any]) -> list[tuple[str, str]]:
+        """How each hunk that does not fit stands to the file, and where it belongs."""
+        content = b""
+        with contextlib.suppress(FileNotFoundError):
+            with open(os.path.join(self.tree, entry["path"]), "rb") as stream:
+                content = stream.read()
+        if entry["creates"] and content:
+            return [("file", f"{entry['path']}, which the patch creates,")]
+        hunks = entry["hunks"]
+        of = f" of {len(hunks)}" if len(hunks) > 1 else ""
+        found = [
+            (self._hunks.standing(content, hunk), f"hunk {number}{of} (line {hunk['old_start']})")
+            for number, hunk in enumerate(hunks, 1)
+        ]
+        return [(word, f"{entry['path']}: {place}") for word, place in found if word != "fits"]
 
     def _gnu(self, reverse: bool, *more: str) -> Result:
         argv = ["patch", *FLAGS, *more, "-i", self.patch]

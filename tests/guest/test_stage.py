@@ -218,10 +218,38 @@ def test_offsets_and_rejections_are_told_by_file_and_hunk(any_tool: Arm) -> None
         ("pkg/sub/n.py", 1, 0),
     ]
     rejected = any_tool.stage(PATCH + NOWHERE, "unpatched")
-    assert rejected.message == "pkg/o.py: Hunk #1 FAILED at 1."
+    assert rejected.message.startswith("pkg/o.py: hunk 1 (line 1) does not fit: ")
+    assert "pkg/m.py" not in rejected.message  # that one fits
     assert not rejected.hunks
     any_tool.install({"pkg/m.py": "#\n" + NEW + OLD})
     assert any_tool.stage().message == "ambiguous: applies both forward and in reverse"
+
+
+@pytest.mark.parametrize(
+    ("now", "standing"),
+    [
+        (NEW, "is there already"),
+        (NEW.replace("return", "print(a)\n    return"), "does not fit, though the lines that it"),
+        (OLD.replace("a = 1", "a = 3"), "does not fit; "),
+    ],
+)
+def test_which_hunk_does_not_fit_and_what_that_may_mean(
+    any_tool: Arm, now: str, standing: str
+) -> None:
+    any_tool.install({"pkg/m.py": now})
+    rejected = any_tool.stage(PATCH + ADD + NOWHERE, "unpatched")
+    assert rejected.state == "rejected"
+    assert rejected.message.startswith(f"pkg/m.py: hunk 1 (line 1) {standing}")
+    assert "; pkg/o.py: hunk 1 (line 1) does not fit: " in rejected.message
+    assert rejected.message.endswith("may already contain a later version of the fix")
+    assert ("older or newer" in rejected.message) is standing.startswith("does not fit; ")
+    assert "n.py" not in rejected.message  # that hunk fits
+
+
+def test_a_file_that_the_patch_creates_is_there(any_tool: Arm) -> None:
+    any_tool.install({"pkg/sub/n.py": "n = 2\n"})
+    told = any_tool.stage(PATCH + ADD, "patched").message
+    assert told.startswith("pkg/sub/n.py, which the patch creates, is there already: ")
 
 
 def test_two_arms_of_one_tree_differ_by_the_patch_alone(tmp_path: Path) -> None:
