@@ -8,6 +8,7 @@ from harness.case import Role
 from harness.outcome import Arm
 from harness.report import provenance, sections
 from harness.report.diffs import render_diff
+from harness.report.section import NONE
 from harness.report.summary import (
     Group,
     arm_totals,
@@ -245,7 +246,7 @@ def _asked(group: Group, limit: int) -> list[str]:
 
 
 def _asked_cell(text: str) -> str:
-    return text if text == sections.NONE else prose(text, 500)
+    return text if text == NONE else prose(text, 500)
 
 
 def _patch(group: Group, limit: int) -> list[str]:

@@ -5,40 +5,20 @@ Texts in them are of tests and of cases and stand as they are: whoever prints on
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 
-from harness.ablation import AblatedNode, Ablation, HunkName, Subset
 from harness.drift import Drift, DriftNode
 from harness.flips import Flip
 from harness.others import Finding, OtherNode, Others
 from harness.outcome import Outcome
 from harness.record import Failure
 from harness.repeats import Agreement
+from harness.report.hunks import hunks
+from harness.report.section import NONE, Section
 from harness.report.summary import Group, failure_words, source_words
-from harness.report.text import count, listed
+from harness.report.text import count
 from harness.stats import best
 from harness.verdict import NodeVerdict, Row
-
-#: With more hunks than this a column for each is too many.
-_COLUMNS = 8
-#: Stands where a table has nothing to say.
-NONE = "–"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Section:
-    """One thing that was asked for, of one row.
-
-    ``sentence`` says what was found, ``items`` are a list below it, and ``rows`` a table below
-    ``header`` whose first column is node IDs.
-    """
-
-    title: str
-    sentence: str
-    items: tuple[str, ...] = ()
-    header: tuple[str, ...] = ()
-    rows: tuple[tuple[str, ...], ...] = ()
 
 
 def of_group(group: Group) -> Iterator[tuple[str, Section]]:
@@ -57,7 +37,7 @@ def of_row(group: Group, row: Row) -> Iterator[Section]:
     if row.agreement is not None:
         yield _agreement(row.agreement)
     if row.ablation is not None:
-        yield _ablation(group, row.ablation)
+        yield hunks(group, row.ablation)
     if row.drift is not None:
         yield _drift(group, row, row.drift)
     if row.others is not None:
@@ -123,95 +103,6 @@ def _agreement(found: Agreement) -> Section:
 
 def _percent(rate: float) -> str:
     return f"{100 * rate:.2g}%"
-
-
-def _ablation(group: Group, found: Ablation) -> Section:
-    total = len(found.hunks)
-    if found.complete:
-        ran = f"All {len(found.subsets)} ways of applying only some of the {total} hunks were tried"
-    else:
-        ran = f"Each of the {total} hunks was tried alone, and all but each"
-    if not found.nodes:
-        told = "no flip was confirmed whose hunks could be told"
-    elif found.unneeded:
-        no_flip = f"no flip of this row needs {_hunk_words(found.unneeded)}{_one_by_one(found)}"
-        told = no_flip if len(found.unneeded) < total else "no flip was found to need any"
-    elif any(node.unknown for node in found.nodes):
-        told = "not every hunk could be left out"
-    else:
-        told = "each hunk has a flip that needs it"
-    columns = tuple(f"hunk {hunk.number}" for hunk in found.hunks)
-    wide = total > _COLUMNS
-    return Section(
-        title="Hunks",
-        sentence=f"{ran}: {told}.",
-        items=(
-            *(f"hunk {h.number} is at {h.file}:{h.line}" for h in found.hunks),
-            *_problems(found.subsets),
-            *(
-                f"{group.shorten(node_id)}, a control, does not pass with only "
-                f"{_numbers(hunks)} applied"
-                for node_id, hunks in found.broken
-            ),
-        ),
-        header=("node ID", *(() if wide else columns), "passes with"),
-        rows=tuple(
-            (
-                group.shorten(node.node_id),
-                *(() if wide else (_part(node, h.number) for h in found.hunks)),
-                _minimal(node),
-            )
-            for node in found.nodes
-        ),
-    )
-
-
-def _one_by_one(found: Ablation) -> str:
-    """What has to be said where not every set of hunks was run."""
-    return "" if found.complete or len(found.unneeded) < 2 else ", each left out on its own"
-
-
-def _hunk_words(hunks: Sequence[HunkName]) -> str:
-    """``hunk 2``, ``hunks 2 and 3``."""
-    return _numbers([hunk.number for hunk in hunks])
-
-
-def _numbers(numbers: Sequence[int]) -> str:
-    words = listed([str(number) for number in numbers])
-    return f"hunk {words}" if len(numbers) == 1 else f"hunks {words}"
-
-
-def _problems(subsets: Sequence[Subset]) -> Iterator[str]:
-    """What could not be tried, each reason once."""
-    by_reason: dict[str, list[str]] = {}
-    for subset in subsets:
-        if subset.problem:
-            own = by_reason.setdefault(subset.problem, [])
-            own.append("+".join(map(str, subset.hunks)))
-    for reason, names in by_reason.items():
-        word = "hunk" if len(names) == 1 and "+" not in names[0] else "hunks"
-        yield f"{word} {listed(names)} without the others: {reason}"
-
-
-def _part(node: AblatedNode, hunk: int) -> str:
-    """What one hunk is to one flip."""
-    needed, alone = hunk in node.needed, hunk in node.alone
-    if needed:
-        return "needed and enough alone" if alone else "needed"
-    if alone:
-        return "enough alone"
-    if hunk in node.unknown:
-        return "not known"
-    return "in one of the ways" if hunk in node.used else "not needed"
-
-
-def _minimal(node: AblatedNode) -> str:
-    """The smallest sets of hunks with which it passes."""
-    ways = ["+".join(map(str, hunks)) for hunks in node.minimal]
-    if not ways:  # not every set was run
-        return f"{_numbers(node.needed)} and more" if node.needed else "several together"
-    single = len(node.minimal) == 1 and len(node.minimal[0]) == 1
-    return f"{'hunk' if single else 'hunks'} {' or '.join(ways)}"
 
 
 def _drift(group: Group, row: Row, found: Drift) -> Section:

@@ -12,6 +12,7 @@ from harness.flips import Flip, FlipTable, Node
 from harness.outcome import Arm, Outcome
 from harness.report import diffs, sections
 from harness.report import text as texts
+from harness.report.section import Section
 from harness.report.summary import (
     Group,
     arm_totals,
@@ -153,7 +154,7 @@ def _row(out: Printer, group: Group, label: str, row: Row) -> None:
     out.line("")
 
 
-def _section(out: Printer, section: sections.Section) -> None:
+def _section(out: Printer, section: Section) -> None:
     """One thing that was asked for; a table's row is its first cell, the others below it."""
     out.line(f"{section.title}: {texts.oneline(section.sentence, 3000)}")
     items = ((("-", ""), (texts.oneline(item, 500), "")) for item in section.items)

@@ -16,6 +16,7 @@ from harness.drift import DriftNode
 from harness.flips import Flip
 from harness.others import Finding, OtherNode, Others
 from harness.report import jsondoc, markdown, sections, terminal
+from harness.report.section import Section
 from harness.report.summary import groups, headline
 from harness.report.text import GITHUB_LIMIT, size
 from harness.verdict import Overall, Row
@@ -28,7 +29,7 @@ EVIL = (
 )
 
 
-def found(row: Row) -> dict[str, sections.Section]:
+def found(row: Row) -> dict[str, Section]:
     (group,) = groups(reports.report(row))
     return {section.title: section for section in sections.of_row(group, row)}
 
