@@ -28,6 +28,8 @@ _PLUGINS = {
 }
 _FIXTURE = re.compile(r"\('([^']+)', <")
 _ABSENT = re.compile(r"No such file or directory: (?:b?'([^']+)'|b?\"([^\"]+)\")")
+#: What pytest says of ``pytest_plugins`` in a test file or a conftest.py.
+_IMPORT = re.compile(r"Error importing plugin \"[^\"]*\": No module named '([^']+)'")
 _NAME = re.compile(r"cannot import name '([^']+)' from '([^']+)'")
 #: What pytest says of it: from 8.4 on a failure, before that a skip.
 _ASYNC = (
@@ -66,6 +68,8 @@ def _lack(case: Case, failure: Failure | None, skipped: str) -> tuple[str, str] 
         return f"{path}, a file of the tests tree, is missing", _FROM
     if kind == "ModuleNotFoundError":
         return _no_module(case, failure.module)
+    if kind == "UsageError" and (found := _IMPORT.match(message)):
+        return _no_module(case, found[1])
     if kind == "ImportError" and (found := _NAME.match(message)):
         name, module = found.groups()
         if module.partition(".")[0] in _tops(case):
@@ -106,6 +110,10 @@ def _no_module(case: Case, module: str) -> tuple[str, str] | None:
         return None
     if top in _tops(case):
         return f"helper module {module!r} is missing", _FROM
+    if top.startswith("pytest_"):
+        name = top.replace("_", "-")
+        remedy = f'name it in case.toml: plugins = ["{name}==…"]'
+        return f"pytest plugin {top!r} is missing", remedy
     remedy = f"the environment is incomplete: use an image with it, or, if a helper, {_FROM}"
     return f"module {module!r} is missing", remedy
 

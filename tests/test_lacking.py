@@ -25,6 +25,7 @@ role = "control"
     case_id="c",
     where="case.toml",
 )
+USAGE = "Error importing plugin"
 ASYNC = "async def functions are not natively supported.\nYou need to install"
 
 
@@ -61,6 +62,18 @@ def failure(exception: str, message: str, module: str = "") -> Failure:
             ("module 'numpy' is missing in both arms", "the environment is incomplete"),
         ),
         (
+            failure("ModuleNotFoundError", "No module named 'pytest_mock'", "pytest_mock"),
+            ("pytest plugin 'pytest_mock' is missing in both arms", 'plugins = ["pytest-mock==…"]'),
+        ),
+        (
+            failure("pytest.UsageError", f"{USAGE} \"pytest_mock\": No module named 'pytest_mock'"),
+            ("pytest plugin 'pytest_mock' is missing in both arms", 'plugins = ["pytest-mock==…"]'),
+        ),
+        (
+            failure("pytest.UsageError", f"{USAGE} \"tests.fx\": No module named 'tests.fx'"),
+            ("helper module 'tests.fx' is missing in both arms", "--tests-from"),
+        ),
+        (
             failure("ImportError", "cannot import name 'f' from 'tests.utils' (x)", "tests.utils"),
             ("'tests.utils' has no 'f'",),
         ),
@@ -83,6 +96,8 @@ def test_the_same_lack_in_both_arms(found: Failure, words: tuple[str, ...]) -> N
         failure("FileNotFoundError", "[Errno 2] No such file or directory: 'elsewhere/x'"),
         failure("FileNotFoundError", "of its own words"),
         failure("Failed", "DID NOT RAISE"),
+        failure("pytest.UsageError", f"{USAGE} \"pkg.testing\": No module named 'pkg.new'"),
+        failure("pytest.UsageError", "usage: of something else"),
         failure(
             "_pytest.fixtures.FixtureLookupError",
             "('a', <FixtureRequest for x>, \"recursive dependency involving fixture 'a'\")",

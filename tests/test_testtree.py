@@ -98,6 +98,8 @@ DEEP = {"tests/utils.py", "tests/deep/__init__.py", "tests/deep/more.py"}
         ("x = 'tests/data/'", {"tests/data/one.json", "tests/data/two.json"}),
         ("x = ['data', 'pkg', 'tests', '.', '..', '/etc/passwd', 'pkg/core.py']", set()),
         ("x = 'tests/kernels'", set()),
+        ("SLOW = {'test_b.py', 'test_c.py'}", set()),
+        ("run('tests/kernels/test_b.py')", {"tests/kernels/test_b.py"}),
         ("this is no Python", set()),
     ],
 )
