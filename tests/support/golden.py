@@ -21,6 +21,7 @@ from harness.engines.local import LocalEngine
 from harness.engines.toolkit import toolkit
 from harness.image import Image, from_reference
 from harness.parallel import Stop
+from harness.plan import Design
 from harness.settings import Host
 from harness.targets import Target, Wanted
 from harness.verdict import NodeVerdict, Report
@@ -293,10 +294,18 @@ class Silent:
         pass
 
 
-def run_case(folder: Path, target: Target, out: Path, cache: Path) -> Report:
+def run_case(
+    folder: Path, target: Target, out: Path, cache: Path, design: Design | None = None
+) -> Report:
     """Run a case as ``harness ab`` does and derive the report from the evidence."""
     files = store.load_case(folder)
-    job = workflow.Job(files=files, nodes=workflow.select(files, ""), out=out, command=("test",))
+    job = workflow.Job(
+        files=files,
+        nodes=workflow.select(files, ""),
+        out=out,
+        command=("test",),
+        design=design or Design(),
+    )
     evidence = workflow.run(job, [target], cache=cache, progress=Silent(), stop=Stop())
     return workflow.assess([evidence])
 
