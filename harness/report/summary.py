@@ -199,11 +199,12 @@ def source_words(source: SourceRecord) -> str:
 
 
 def same_tests(group: Group) -> dict[str, str]:
-    """The digest of each test file where all rows agree, the file of the node IDs first."""
+    """The digest of each test file where all rows agree, those with declared node IDs first."""
     first = group.rows[0].run.tests_sha256
     if any(row.run.tests_sha256 != first for row in group.rows):
         return {}  # the workflow refuses such rows: this is for rows from elsewhere
-    return dict(sorted(first.items(), key=lambda item: item[0] != group.file))
+    declared = {node_id.partition("::")[0] for node_id in group.found}
+    return dict(sorted(first.items(), key=lambda item: item[0] not in declared))
 
 
 def arms(row: Row) -> Iterator[tuple[Arm, ArmEvidence]]:
