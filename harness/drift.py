@@ -91,8 +91,8 @@ def compare(four: Four, flips: Collection[str]) -> Drift:
     new = {*units(four.unpatched), *units(four.patched)}
     changed, drifted, unmeasured, flipped = [], [], 0, 0
     for node_id in sorted(old):
-        pairs = [(four.base_unpatched, four.base_patched)]
-        pairs += [(four.unpatched, four.patched)] if node_id in new else []
+        # A test that the new files lack is absent from both arms, which is no change.
+        pairs = [(four.base_unpatched, four.base_patched), (four.unpatched, four.patched)]
         found = [classify(outcome(a, node_id), outcome(b, node_id)) for a, b in pairs]
         if four.drifts(node_id):
             drifted.append(four.node(node_id))

@@ -138,21 +138,21 @@ def test_each_arm_is_compared_with_the_first_or_with_the_given_one() -> None:
     assert refusal([told(AGAIN)], like=first[1]) == (False, ())
 
 
-def test_other_test_files_are_allowed_where_that_is_asked_for() -> None:
-    old = told(AGAIN, tests_sha256="0d" * 32)
-    fewer = replace(old[1].results, collected=old[1].results.collected[:1])
-    old = (old[0], replace(old[1], results=fewer))
-    first = told(UNPATCHED, tests_sha256="77" * 32)[1]
-    assert refusal([old], like=first, same_tests=False) == (False, ())
-    assert refusal([old], like=first)[1][0] == (
-        f"unpatched-2 arm: test files differs: {'77' * 32} and {'0d' * 32}"
-    )
-
-
 def collected(spec: ArmSpec, *ids: str) -> Told:
     """An arm that collected just these, and of which no result is known."""
     _, arm = told(spec)
     return spec, replace(arm, results=replace(arm.results, nodes={}, collected=ids))
+
+
+def test_other_test_files_are_allowed_where_that_is_asked_for() -> None:
+    _, first = collected(UNPATCHED, "a", "b")
+    _, fewer = collected(AGAIN, "b")
+    old = replace(fewer, record=replace(fewer.record, tests_sha256="0d" * 32))
+    assert refusal([(AGAIN, old)], like=first, same_tests=False) == (False, ())
+    assert refusal([(AGAIN, old)], like=first)[1] == (
+        f"unpatched-2 arm: test files differs:  and {'0d' * 32}",
+        "unpatched-2 arm: 1 tests were collected in one arm only, such as a",
+    )
 
 
 def test_undeclared_tests_of_one_arm_only_and_another_order_refuse_the_row() -> None:

@@ -161,12 +161,18 @@ def test_a_file_that_the_patch_makes_unloadable_changes_and_all_its_tests() -> N
 
 
 def test_the_file_of_a_declared_flip_may_become_loadable() -> None:
-    arms = [unloadable(OLD, file=FILE), arm({OLD: P})]
-    found = compare(
-        Four(base_unpatched=arms[1], base_patched=arms[1], unpatched=arms[0], patched=arms[1]),
-        [FLIP],
-    )
-    assert FILE not in [node.node_id for node in found.changed]
+    lost, loads = unloadable(OLD, file=FILE), arm({OLD: P})
+    arms = Four(base_unpatched=lost, base_patched=loads, unpatched=lost, patched=loads)
+    assert [node.node_id for node in compare(arms, []).changed] == [FILE]
+    declared = compare(arms, [FLIP])
+    assert (declared.changed, declared.flipped, declared.holds) == ((), 1, True)
+
+
+def test_an_old_test_is_unmeasured_where_the_new_tests_were_not_even_collected() -> None:
+    cut = arm({}, complete=False)
+    there = arm({OLD: P})
+    found = compare(Four(base_unpatched=there, base_patched=there, unpatched=cut, patched=cut), ())
+    assert (found.unmeasured, found.holds) == (1, False)
 
 
 def test_units_are_nodes_and_files_with_a_state_and_not_the_run_as_a_whole() -> None:

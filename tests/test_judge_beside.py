@@ -66,6 +66,13 @@ def test_old_tests_must_run_on_what_the_new_ones_ran_on() -> None:
     assert row.drift and row.drift.refused == ("both arms: kernel differs: 6.1.0-test and 6.2",)
 
 
+def test_the_two_arms_with_old_tests_have_the_same_ones() -> None:
+    row = Arms(**BASE).where("base-patched", tests_sha256="0d" * 32).row()
+    assert row.drift and row.drift.refused == (
+        f"base-patched arm: test files differs:  and {'0d' * 32}",
+    )
+
+
 def test_old_tests_that_were_not_run_are_said() -> None:
     arms = Arms(**BASE)
     del arms.arms["base-patched"]
