@@ -114,7 +114,10 @@ def _no_module(case: Case, module: str) -> tuple[str, str] | None:
         name = top.replace("_", "-")
         remedy = f'name it in case.toml: plugins = ["{name}==…"]'
         return f"pytest plugin {top!r} is missing", remedy
-    remedy = f"the environment is incomplete: use an image with it, or, if a helper, {_FROM}"
+    remedy = (
+        "the environment is incomplete: use an image with it, or name it under plugins in "
+        f"case.toml, pinned, where it is pure Python; or, if a helper, {_FROM}"
+    )
     return f"module {module!r} is missing", remedy
 
 

@@ -59,7 +59,7 @@ def failure(exception: str, message: str, module: str = "") -> Failure:
         ),
         (
             failure("ModuleNotFoundError", "No module named 'numpy'", "numpy"),
-            ("module 'numpy' is missing in both arms", "the environment is incomplete"),
+            ("module 'numpy' is missing in both arms", "an image with it", "under plugins"),
         ),
         (
             failure("ModuleNotFoundError", "No module named 'pytest_mock'", "pytest_mock"),

@@ -90,11 +90,12 @@ def _fetch(plugins: Sequence[str], python: str, pytest: str, folder: Path) -> No
                 return
             if not ended.says("ResolutionImpossible"):
                 break
-    told = [line for line in ended.lines if re.search(r"ERROR|depends on|requested", line)]
+    lines = [re.sub(r" \(from versions: .*", "", plain(line)).strip() for line in ended.lines]
+    told = [line for line in lines if re.search(r"ERROR|depends on|requested", line)]
     beside = f" and pytest {pytest}" if pytest else ""
     raise EngineError(
         f"pip cannot fetch {', '.join(plugins)} for Python {python}{beside}: "
-        + "; ".join(plain(line).strip() for line in told[:6]),
+        + "; ".join(told[:6]),
         "Plugins are brought along as pure-Python wheels only: pin a release that has one and "
         "goes with this pytest, or use an image that has the plugin.",
     )
