@@ -178,6 +178,7 @@ def _collected_differently(before: ArmEvidence, after: ArmEvidence) -> list[str]
         if node not in both and node not in declared and other.load_error(node) is None
     ]
     if only:
-        return [f"{len(only)} tests were collected in one arm only, such as {only[0]}"]
+        more = f" and {len(only) - 1} more" if len(only) > 1 else ""
+        return [f"collected in one arm only: {only[0]}{more}"]
     orders = [[n for n in arm.collected if n in both] for arm in arms]
     return [] if orders[0] == orders[1] else ["the tests were collected in another order"]

@@ -111,10 +111,11 @@ def _specs(design: Design, patch: Patch) -> Iterator[ArmSpec]:
         for spec in PAIR:
             yield replace(spec, name=f"base-{spec.name}", series=Series.BASE)
     if design.ablate:
+        few = patch.hunk_count <= ALL_SUBSETS
         for hunks in ablations(patch.hunk_count):
             name = f"hunks-{'+'.join(map(str, hunks))}"
             yield ArmSpec(
-                name=name if len(hunks) <= ALL_SUBSETS else f"without-{_lacking(hunks)}",
+                name=name if few or len(hunks) == 1 else f"without-{_lacking(hunks)}",
                 arm=Arm.PARTLY,
                 series=Series.ABLATION,
                 hunks=hunks,

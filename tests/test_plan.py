@@ -143,10 +143,11 @@ def test_up_to_four_hunks_have_all_subsets_and_more_have_one_and_all_but_one(
             assert len(spec.hunks) in (1, count - 1)
 
 
-def test_all_but_one_of_many_hunks_is_named_by_the_one() -> None:
-    found = {spec.name: spec.hunks for spec in specs(Design(ablate=True), patch_of(12))}
-    for lacking in range(1, 13):
-        rest = tuple(n for n in range(1, 13) if n != lacking)
+@pytest.mark.parametrize("count", [5, 12])
+def test_all_but_one_of_many_hunks_is_named_by_the_one(count: int) -> None:
+    found = {spec.name: spec.hunks for spec in specs(Design(ablate=True), patch_of(count))}
+    for lacking in range(1, count + 1):
+        rest = tuple(n for n in range(1, count + 1) if n != lacking)
         assert found[f"without-{lacking}"] == rest
         assert found[f"hunks-{lacking}"] == (lacking,)
 

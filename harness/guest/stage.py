@@ -90,10 +90,40 @@ def patched(request, files, packages, container):
     part = request["reverse" if reverse else "forward"]
     if state in ("empty", "rejected") or not part:
         return whole.tool, state, "none", hunks, message
-    result = patcher(part, hunks_of(root, part)).run(reverse=reverse, write=True)
+    own = hunks_of(root, part)
+    patch = patcher(part, own)
+    if part != request["patch"]:
+        trial = patch.run(reverse=reverse, write=False)
+        moved = trial.applies and elsewhere(files, hunks, own, trial.hunks)
+        if moved:
+            return whole.tool, "rejected", "none", [], moved
+    result = patch.run(reverse=reverse, write=True)
     if not result.applies:
         return whole.tool, "rejected", "none", [], result.message
     return whole.tool, state, "reversed" if reverse else "applied", hunks, message
+
+
+def elsewhere(files, hunks, own, found):
+    """Say which hunk would go to another place without the others; empty where none would.
+
+    Where lines repeat, the offset of one hunk is what tells the next which of them are meant.
+    """
+    starts = {
+        (entry["path"], hunk["old_start"]): (entry["path"], number)
+        for entry in files
+        for number, hunk in enumerate(entry["hunks"], 1)
+    }
+    offsets = {(path, number): offset for path, number, offset in hunks}
+    of_own = [(entry["path"], hunk["old_start"]) for entry in own for hunk in entry["hunks"]]
+    for index, place in enumerate(of_own):
+        path, number = starts[place]
+        offset = found[index][2]
+        if offset != offsets[path, number]:
+            return (
+                "{}: hunk {} alone fits at offset {:+d}, with the others at {:+d}: "
+                "it would go to another place"
+            ).format(path, number, offset, offsets[path, number])
+    return ""
 
 
 def private(name):

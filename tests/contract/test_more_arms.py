@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from support import golden
-from support.golden import CONTROL, CORE, FILE, FLIP, INIT, TESTS, Spec, by_id, write_case
+from support.golden import CONTROL, CORE, FILE, FIXED, FLIP, INIT, TESTS, Spec, by_id, write_case
 
 from harness.drift import DriftNode
 from harness.others import Finding
@@ -18,6 +18,8 @@ from harness.verdict import Overall, Report, Row, Verdict
 
 F = Outcome.FAILED
 Run = Callable[..., Report]
+#: The declared failure, wherever in the file it is raised.
+LOOSE = {key: golden.SIGNATURE[key] for key in ("exception", "message")}
 
 
 @pytest.fixture
@@ -217,7 +219,7 @@ def test_which_hunks_a_flip_needs(run: Run, tmp_path: Path, fixed: bool) -> None
         tests={FILE: HUNK_TESTS},
         flips=(FLIP, NEEDS_BOTH),
         controls=(CONTROL, WIDTH),
-        signature={key: golden.SIGNATURE[key] for key in ("exception", "message")},
+        signature=LOOSE,
     )
     text = _with(1, 2, 3) if fixed else WHOLE
     files = (("minipkg/__init__.py", INIT), ("minipkg/core.py", text))
@@ -243,6 +245,33 @@ def test_which_hunks_a_flip_needs(run: Run, tmp_path: Path, fixed: bool) -> None
     expected = ("already-applied", "reversed") if fixed else ("clean", "applied")
     assert {(s.state, s.action) for s in states.values() if s} == {expected}
     assert len({s.tree_after for s in states.values() if s}) == 6
+
+
+#: Seven lines that are there twice, 18 lines apart: the patch changes the second ones.
+ALIKE = "".join(f"# alike {number}\n" for number in range(7))
+ONCE = f"{CORE}\n\n{ALIKE}" + "".join(f"# between {number}\n" for number in range(11))
+
+
+def test_a_hunk_that_has_another_place_without_the_others(run: Run, tmp_path: Path) -> None:
+    """18 lines more on top of the image's file: where hunk 2 says, there are now the first ones."""
+    before = ONCE + ALIKE
+    after = ONCE.replace(CORE, FIXED) + ALIKE.replace("alike 3", "changed")
+    write_case(tmp_path / "case", patch=golden.diff(before, after), signature=LOOSE)
+    text = "".join(f"# new {number}\n" for number in range(18)) + before
+    files = (("minipkg/__init__.py", INIT), ("minipkg/core.py", text))
+    report = run(Design(ablate=True), Spec(files=files))
+    found = only_row(report).ablation
+    assert report.overall is Overall.CONFIRMED
+    assert found
+    assert [(subset.hunks, subset.apart) for subset in found.subsets] == [
+        ((1,), True),
+        ((2,), False),
+    ]
+    assert "hunk 2 alone fits at offset +0, with the others at +18" in found.subsets[1].problem
+    (node,) = found.nodes
+    assert (node.needed, node.alone, node.unknown) == ((), (1,), (1,))
+    assert [hunk.number for hunk in found.unneeded] == [2]
+    assert "sets of hunks that cannot be applied apart on cpu: 2" in report.gaps
 
 
 def _ablated(report: Report) -> list[tuple[ArmSpec, ArmEvidence | None]]:

@@ -305,6 +305,32 @@ def test_an_arm_with_some_of_the_hunks(
     ]
 
 
+#: The same three lines at 22 and at 40; which are meant, the place of the hunk before says.
+TWICE = [f"line {number}\n" for number in range(1, 50)]
+TWICE[21:24] = TWICE[39:42] = ["p\n", "q\n", "r\n"]
+OF_TWICE = (
+    "--- a/pkg/m.py\n+++ b/pkg/m.py\n"
+    "@@ -5,2 +5,3 @@\n line 5\n+a = 1\n line 6\n"
+    "@@ -40,3 +41,4 @@\n p\n+b = 2\n q\n r\n"
+)
+
+
+@pytest.mark.parametrize("hunks", [(1,), (2,)], ids=str)
+def test_a_hunk_that_would_go_elsewhere_without_the_others(
+    any_tool: Arm, hunks: tuple[int, ...]
+) -> None:
+    """18 more lines on top: at the second hunk's own line there are now the first three."""
+    any_tool.install({"pkg/m.py": "".join([*(f"new {n}\n" for n in range(18)), *TWICE])})
+    before = any_tool.files()
+    staging = any_tool.stage(OF_TWICE, "partly", hunks=hunks)
+    if hunks == (1,):
+        assert (staging.state, staging.action) == ("offset", "applied")
+        return
+    assert (staging.state, staging.action) == ("rejected", "none")
+    assert "hunk 2 alone fits at offset +0, with the others at +18" in staging.message
+    assert any_tool.files() == before
+
+
 def test_some_hunks_of_a_patch_that_does_not_fit_are_not_applied(any_tool: Arm) -> None:
     before = any_tool.files()
     staging = any_tool.stage(PATCH + NOWHERE, "partly", hunks=(1,))
